@@ -1,0 +1,70 @@
+"""Learn how a robot's joints move from what its sensors recorded, in a form that cannot break the laws of mechanics."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .data.logs import read_log as read_log
+    from .data.preparation import hold_out as hold_out
+    from .data.preparation import prepare as prepare
+    from .errors import DataError as DataError
+    from .errors import DelanError as DelanError
+    from .errors import ModelError as ModelError
+    from .errors import ModelFileError as ModelFileError
+    from .errors import SettingsError as SettingsError
+    from .joints import Dataset as Dataset
+    from .joints import Joints as Joints
+    from .joints import Recording as Recording
+    from .joints import TorqueComponents as TorqueComponents
+    from .joints import Trajectory as Trajectory
+    from .learning.descent import DescentSettings as DescentSettings
+    from .learning.evaluate import Scores as Scores
+    from .learning.evaluate import evaluate as evaluate
+    from .learning.fit import FitResult as FitResult
+    from .learning.fit import FitSettings as FitSettings
+    from .learning.fit import fit as fit
+    from .learning.levenberg_marquardt import MarquardtSettings as MarquardtSettings
+    from .learning.objective import Objective as Objective
+    from .models.dynamics import DynamicsModel as DynamicsModel
+    from .models.dynamics import InverseDynamics as InverseDynamics
+    from .models.feed_forward import FeedForwardNetwork as FeedForwardNetwork
+    from .models.feed_forward import FeedForwardSettings as FeedForwardSettings
+    from .models.network import LagrangianNetwork as LagrangianNetwork
+    from .models.network import LagrangianNetworkSettings as LagrangianNetworkSettings
+    from .models.rigid_body import RigidBody as RigidBody
+    from .storage import load as load
+    from .storage import read_header as read_header
+    from .storage import save as save
+
+_HOMES = {
+    "data.logs": ("read_log",),
+    "data.preparation": ("hold_out", "prepare"),
+    "errors": ("DataError", "DelanError", "ModelError", "ModelFileError", "SettingsError"),
+    "joints": ("Dataset", "Joints", "Recording", "TorqueComponents", "Trajectory"),
+    "learning.descent": ("DescentSettings",),
+    "learning.evaluate": ("Scores", "evaluate"),
+    "learning.fit": ("FitResult", "FitSettings", "fit"),
+    "learning.levenberg_marquardt": ("MarquardtSettings",),
+    "learning.objective": ("Objective",),
+    "models.dynamics": ("DynamicsModel", "InverseDynamics"),
+    "models.feed_forward": ("FeedForwardNetwork", "FeedForwardSettings"),
+    "models.network": ("LagrangianNetwork", "LagrangianNetworkSettings"),
+    "models.rigid_body": ("RigidBody",),
+    "storage": ("load", "read_header", "save"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = sorted(_HOME_OF)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for, so that `import delan` costs next to nothing."""
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'delan' has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,1 @@
+"""From wishes and files to samples."""

@@ -1,0 +1,70 @@
+"""The door for recordings: what a fit cannot use is refused here, with file, column and row."""
+
+import numpy as np
+
+from ..errors import DataError
+from ..joints import Recording
+
+
+def require_sound(recording: Recording) -> Recording:
+    """Refuse non-finite values, times that do not run forward, and mixed sampling rates; give back the recording."""
+    _require_finite(recording)
+    _require_whole_trajectories(recording)
+    _require_steady_time(recording)
+    return recording
+
+
+def _require_finite(recording: Recording) -> None:
+    columns = {"t": recording.t, "q": recording.q, "qd": recording.qd, "qdd": recording.qdd, "tau": recording.tau}
+    for name, values in {**columns, **recording.truth}.items():
+        if values is None or np.isfinite(values).all():
+            continue
+        row, *joint = (int(i) for i in np.argwhere(~np.isfinite(values))[0])
+        column = f"{name}{joint[0]}" if joint else name
+        problem = f"expected a finite number, got {values[(row, *joint)]}; remove the row or mend the log"
+        raise DataError(recording.source, problem, column=column, row=row)
+
+
+def _starts(recording: Recording) -> np.ndarray:
+    """The rows at which a trajectory begins."""
+    return np.concatenate([[0], np.flatnonzero(np.diff(recording.trajectory)) + 1])
+
+
+def _require_whole_trajectories(recording: Recording) -> None:
+    starts = _starts(recording)
+    labels, first = np.unique(recording.trajectory[starts], return_index=True)
+    if len(labels) < len(starts):
+        again = sorted(set(range(len(starts))) - set(first.tolist()))[0]
+        row = int(starts[again])
+        label = recording.trajectory[row]
+        problem = f"trajectory {label} begins again after another; keep the rows of a trajectory together"
+        raise DataError(recording.source, problem, column="trajectory", row=row)
+
+
+def _require_steady_time(recording: Recording) -> None:
+    usual: list[tuple[int, float]] = []
+    starts = _starts(recording)
+    for start, end in zip(starts, [*starts[1:], len(recording.t)], strict=True):
+        steps = np.diff(recording.t[start:end])
+        if len(steps) == 0:
+            continue
+        backward = np.flatnonzero(steps <= 0)
+        if len(backward):
+            row = int(start + backward[0] + 1)
+            what = "repeats" if steps[backward[0]] == 0 else "runs backward"
+            problem = f"time {what}: {recording.t[row]} s after {recording.t[row - 1]} s; sort the rows, drop repeats, or label trajectories apart"
+            raise DataError(recording.source, problem, column="t", row=row)
+        step = float(np.median(steps))
+        odd = np.flatnonzero(np.abs(steps - step) > 0.5 * step)
+        if len(odd) > 0.1 * len(steps):
+            row = int(start + odd[0] + 1)
+            problem = (
+                f"mixed sampling rates: {len(odd)} of {len(steps)} steps differ from the usual {step:.6g} s by more than half, "
+                f"here {steps[odd[0]]:.6g} s; cut the log into trajectories of one rate or resample it"
+            )
+            raise DataError(recording.source, problem, column="t", row=row)
+        usual.append((int(start), step))
+    for row, step in usual:
+        if abs(step - usual[0][1]) > 0.1 * usual[0][1]:
+            problem = f"mixed sampling rates: steps of {step:.6g} s here, {usual[0][1]:.6g} s in the first trajectory; resample to one rate"
+            raise DataError(recording.source, problem, column="t", row=row)

@@ -1,0 +1,119 @@
+"""The first result: a two-link arm writes letters, and two networks learn its dynamics from the summed torques."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from ..data.letters import LETTERS, draw_letter
+from ..errors import SettingsError
+from ..joints import Dataset
+from ..learning.evaluate import Scores, evaluate
+from ..learning.fit import FitResult, FitSettings, fit
+from ..learning.training import Progress
+from ..models.rigid_body import RigidBody
+from ..robots.two_link import TWO_LINK, follow
+
+
+@dataclass(frozen=True)
+class DemoSettings:
+    """What the arm writes and how long the networks may learn.
+
+    Attributes:
+        letters, test: all the letters, and those held back for the test.
+        origin, height: where the writing starts and how tall a letter without ascender is [m].
+        speed: mean speed of the pen [m/s].
+        dt: sampling period of the log [s].
+        iterations, epochs: passes over the data of DeLaN's and of the feed-forward network's training.
+    """
+
+    letters: str = "".join(LETTERS)
+    test: str = "eqv"
+    origin: tuple[float, float] = (0.4, -0.15)
+    height: float = 0.2
+    speed: float = 0.45
+    dt: float = 0.02
+    iterations: int = 150
+    epochs: int = 4000
+
+    def __post_init__(self) -> None:
+        if not self.test or not set(self.test) < set(self.letters):
+            raise SettingsError(f"the test letters {self.test!r} must be some, not all, of the letters {self.letters!r}")
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A model as it was fitted, and its scores on the test letters."""
+
+    result: FitResult
+    scores: Scores
+
+
+@dataclass(frozen=True, eq=False)
+class DemoResult:
+    """The log of all letters (trajectory i is the i-th letter), the models by name, and the arm they learned."""
+
+    settings: DemoSettings
+    dataset: Dataset
+    models: dict[str, Fitted]
+    truth: RigidBody
+    seconds: float
+
+
+def write_letters(settings: DemoSettings) -> Dataset:
+    """The joint motion of the arm writing the letters, and the torques it takes by recursive Newton–Euler."""
+    arm = RigidBody.from_urdf(TWO_LINK.urdf())
+    pen = {"origin": settings.origin, "height": settings.height, "speed": settings.speed, "dt": settings.dt}
+    motions = [follow(draw_letter(letter, **pen)) for letter in settings.letters]
+    t, q, qd, qdd = (np.concatenate([getattr(motion, name) for motion in motions]) for name in ("t", "q", "qd", "qdd"))
+    parts = arm.rows(q, qd, qdd)
+    return Dataset(
+        t=t,
+        q=q,
+        qd=qd,
+        qdd=qdd,
+        tau=parts.total,
+        trajectory=np.repeat(np.arange(len(motions)), [len(motion.t) for motion in motions]),
+        truth={"inertial": parts.inertial, "coriolis": parts.coriolis, "gravity": parts.gravity},
+        joints=TWO_LINK.joints,
+        source="two-link arm writing letters",
+    )
+
+
+def run(
+    settings: DemoSettings,
+    *,
+    key: PRNGKeyArray,
+    progress: Sequence[Callable[[Progress], None] | None] = (None, None),
+) -> DemoResult:
+    """Fit both networks side by side on the training letters and score them on the others."""
+    began = time.perf_counter()
+    dataset = write_letters(settings)
+    test_labels = [settings.letters.index(letter) for letter in settings.test]
+    test = dataset.select(test_labels)
+    training = dataset.select([label for label in dataset.trajectories if label not in test_labels])
+    budgets = {"DeLaN": ("delan", settings.iterations), "feed-forward": ("feedforward", settings.epochs)}
+    stop = threading.Event()
+
+    def fitted(model: str, epochs: int, one: PRNGKeyArray, watch: Callable[[Progress], None] | None) -> Fitted:
+        result = fit(training, model, FitSettings(epochs=epochs), key=one, progress=watch, stop=stop)  # type: ignore[arg-type]
+        return Fitted(result, evaluate(result.model, test))
+
+    with ThreadPoolExecutor(len(budgets)) as pool:
+        keys = jax.random.split(key, len(budgets))
+        futures = {
+            name: pool.submit(fitted, *budget, one, watch)
+            for (name, budget), one, watch in zip(budgets.items(), keys, progress, strict=True)
+        }
+        try:
+            models = {name: future.result() for name, future in futures.items()}
+        except KeyboardInterrupt:
+            stop.set()
+            raise
+    truth = RigidBody.from_urdf(TWO_LINK.urdf())
+    return DemoResult(settings, dataset, models, truth, time.perf_counter() - began)

@@ -1,0 +1,1 @@
+"""The doors for people: commands and pages. Imports everything, imported by nothing."""

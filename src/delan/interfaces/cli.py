@@ -1,0 +1,226 @@
+"""The `delan` command. Heavy imports stand inside the commands, so that `delan --help` answers at once."""
+
+import functools
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from ..errors import DelanError, SettingsError
+
+app = typer.Typer(
+    name="delan",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Learn a robot's dynamics from joint data, in a form that cannot break the laws of mechanics.",
+)
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the scores as JSON on stdout, and nothing else there.")]
+SeedOption = Annotated[int, typer.Option(help="Seed of all randomness; the same seed gives the same model.", min=0)]
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+def _command(function: Callable[..., None]) -> Callable[..., None]:
+    """Turn what went wrong into one line on stderr and an exit code: 1 for bad input, 130 for Ctrl-C."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            _keep_compiled()
+            function(*args, **kwargs)
+        except DelanError as error:
+            typer.echo(f"delan: {error}", err=True)
+            raise typer.Exit(1) from None
+        except KeyboardInterrupt:
+            typer.echo("delan: stopped", err=True)
+            raise typer.Exit(130) from None
+
+    return run
+
+
+def _keep_compiled() -> None:
+    """Let jax keep compiled programs in the user's cache folder: the second run of a command starts faster."""
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(root) / "delan" / "xla"))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+
+
+@app.callback(invoke_without_command=True)
+def _version(version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False) -> None:
+    if version:
+        from importlib.metadata import version as version_of
+
+        typer.echo(f"delan {version_of('delan')}")
+        raise typer.Exit
+
+
+@app.command()
+@_command
+def demo(
+    out: Annotated[Path, typer.Option("-o", "--out", help="Folder for the page.")] = Path("demo"),
+    seed: SeedOption = 0,
+) -> None:
+    """A two-link arm writes 20 letters; two networks learn its dynamics from 17 and are tested on 3."""
+    import jax
+
+    from ..experiments.demo import DemoSettings, run
+    from ..report.demo_page import write_page
+    from .progress import progress_bars
+    from .tables import show_scores
+
+    page = out / "report.html"
+    _require_writable(page)
+    with progress_bars("DeLaN", "feed-forward") as bars:
+        result = run(DemoSettings(), key=jax.random.key(seed), progress=bars)
+    write_page(result, page)
+    show_scores({name: fitted.scores for name, fitted in result.models.items()}, "3 letters never seen")
+    typer.echo(f"The page with every torque and its parts: {page}")
+
+
+@app.command()
+@_command
+def fit(
+    log: Annotated[Path, typer.Argument(help="Log to learn from: npz or CSV.", show_default=False)],
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="Model file to write; default: LOG's name with .delan.")] = None,
+    test: Annotated[Path | None, typer.Option(help="Log to score the model on; never used to choose it.")] = None,
+    model: Annotated[Literal["delan", "feedforward"], typer.Option(help="What to learn.")] = "delan",
+    seed: SeedOption = 0,
+    seconds: Annotated[float | None, typer.Option(help="Wall-clock bound of the training, compilation included.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the data instead of seconds.")] = None,
+    optimizer: Annotated[Literal["auto", "adam", "lm"], typer.Option(help="auto chooses by the size of the problem.")] = "auto",
+    width: Annotated[int | None, typer.Option(help="Units of each hidden layer; default: chosen.")] = None,
+    depth: Annotated[int | None, typer.Option(help="Hidden layers; default: 2.")] = None,
+    weight_decay: Annotated[float, typer.Option(help="λ of the paper's eq. 9.")] = 0.0,
+    seeds: Annotated[int, typer.Option(help="Train so many models at once and keep the best on validation.", min=1)] = 1,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint of a stopped fit.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Learn a model of the robot in LOG and write it to one file."""
+    if seconds is not None and epochs is not None:
+        raise SettingsError("--seconds and --epochs both bound the training; give one of them")
+    out = Path(log.stem + ".delan") if out is None else out
+    _require_writable(out)
+    import jax
+
+    from .. import storage
+    from ..data.logs import read_log
+    from ..data.preparation import prepare
+    from ..learning.evaluate import evaluate
+    from ..learning.fit import FitSettings
+    from ..learning.fit import fit as fit_model
+    from ..learning.objective import Objective
+    from .progress import progress_bars
+    from .tables import show_scores
+
+    dataset = prepare(read_log(log))
+    test_set = None if test is None else prepare(read_log(test))
+    settings = FitSettings(
+        optimizer=optimizer, seconds=seconds, epochs=epochs, objective=Objective(weight_decay=weight_decay)
+    )
+    checkpoint = None if seeds > 1 else out.with_name(out.name + ".checkpoint")
+    with progress_bars(model) as (bar,):
+        result = fit_model(
+            dataset,
+            _network(model, width, depth),
+            settings,
+            key=jax.random.key(seed),
+            seeds=seeds,
+            progress=bar,
+            checkpoint=checkpoint,
+            resume=resume,
+        )
+    if result.interrupted and not result.history:
+        typer.echo("delan: stopped before the first step; no model was written", err=True)
+        raise typer.Exit(130)
+    scores = result.validation if test_set is None else evaluate(result.model, test_set)
+    provenance = result.provenance()
+    if test_set is not None:
+        provenance["scores"]["test"] = scores.as_dict()
+    storage.save(result.model, out, provenance=provenance | {"log": log.name})
+    scored_on = f"{len(result.trajectories)} held-out trajectories" if test is None else test.name
+    if as_json:
+        told = {
+            **scores.as_dict(),
+            "seconds": result.seconds,
+            "scored_on": "validation" if test is None else "test",
+            "validation": result.validation.as_dict(),
+            "model": str(out),
+            "optimizer": result.optimizer,
+            "reason": result.reason,
+            "seed": seed,
+            "spread": result.spread,
+            "events": list(result.events),
+            "interrupted": result.interrupted,
+        }
+        typer.echo(json.dumps(told))
+    else:
+        for event in result.events:
+            typer.echo(event)
+        typer.echo(f"Trained by {result.optimizer} in {result.seconds:.1f} s ({result.reason}).")
+        if seeds > 1:
+            low, middle, high = result.spread.values()
+            typer.echo(f"Validation nMSE of {seeds} seeds: {low:.2e} … {middle:.2e} … {high:.2e} (min, median, max); kept the best.")
+        show_scores({model: scores}, scored_on)
+        typer.echo(f"Model: {out}")
+    if result.interrupted:
+        typer.echo(f"delan: stopped early; {out} holds the best model so far, --resume goes on", err=True)
+        raise typer.Exit(130)
+
+
+@app.command()
+@_command
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="Model file that `delan fit` wrote.", show_default=False)],
+    log: Annotated[Path, typer.Argument(help="Log to score it on: npz or CSV.", show_default=False)],
+    as_json: JsonOption = False,
+) -> None:
+    """Score a model on a log: torque, its parts where the truth is known, accelerations and predicted motion."""
+    import time
+
+    from .. import storage
+    from ..data.logs import read_log
+    from ..data.preparation import prepare
+    from ..learning.evaluate import evaluate as evaluate_model
+    from .tables import show_scores
+
+    began = time.perf_counter()
+    scores = evaluate_model(storage.load(model), prepare(read_log(log)))
+    if as_json:
+        typer.echo(json.dumps({**scores.as_dict(), "seconds": time.perf_counter() - began, "model": str(model)}))
+    else:
+        show_scores({model.name: scores}, log.name)
+
+
+def _network(model: str, width: int | None, depth: int | None) -> Any:
+    """The name of the model when its size is to be chosen, else its settings."""
+    given = {name: value for name, value in (("width", width), ("depth", depth)) if value is not None}
+    if not given:
+        return model
+    from ..models.feed_forward import FeedForwardSettings
+    from ..models.network import LagrangianNetworkSettings
+
+    return (LagrangianNetworkSettings if model == "delan" else FeedForwardSettings)(**given)
+
+
+def _require_writable(path: Path) -> None:
+    """Find out before the work, not after it, that the result has no place to go."""
+    folder = path.parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingsError(f"cannot make the folder {folder}: {error.strerror}; give another output path") from None
+    if path.is_dir() or not os.access(folder, os.W_OK):
+        what = "is a folder" if path.is_dir() else f"is in a folder that cannot be written, {folder}"
+        raise SettingsError(f"{path} {what}; give another output path")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,164 @@
+"""The nouns that cross walls: what a robot's joints did, as plain arrays in SI units, last axis the joint."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from .errors import DataError, SettingsError
+
+JointKind = Literal["revolute", "continuous", "prismatic"]
+"""`revolute` and `continuous` joints turn [rad], `prismatic` ones slide [m]; a continuous joint has no end stop."""
+
+COMPONENTS = ("inertial", "coriolis", "gravity")
+"""The torque components a recording may carry as truth, in the order of eq. 4 of Lutter et al. 2019."""
+
+
+class TorqueComponents(NamedTuple):
+    """The parts whose sum is the joint torque τ [N m or N], each of shape `(..., dof)`."""
+
+    inertial: Any
+    coriolis: Any
+    gravity: Any
+    friction: Any
+
+    @property
+    def total(self) -> Any:
+        return self.inertial + self.coriolis + self.gravity + self.friction
+
+
+class Energy(NamedTuple):
+    """Kinetic and potential energy [J]."""
+
+    kinetic: Any
+    potential: Any
+
+    @property
+    def total(self) -> Any:
+        return self.kinetic + self.potential
+
+
+@dataclass(frozen=True)
+class Joints:
+    """Who the joints are: one name and one kind each, in the order of the last axis of every array."""
+
+    names: tuple[str, ...]
+    kinds: tuple[JointKind, ...]
+
+    def __post_init__(self) -> None:
+        if not self.names or len(self.names) != len(self.kinds):
+            raise SettingsError(
+                f"got {len(self.names)} joint names and {len(self.kinds)} joint kinds; give one of each a joint, at least one"
+            )
+        if len(set(self.names)) != len(self.names):
+            raise SettingsError(f"joint names must differ from each other, got {', '.join(self.names)}")
+        for name, kind in zip(self.names, self.kinds, strict=True):
+            if kind not in get_args(JointKind):
+                raise SettingsError(f"joint {name} is of kind {kind!r}; known kinds: {', '.join(get_args(JointKind))}")
+
+    @classmethod
+    def of(cls, kinds: Sequence[JointKind]) -> "Joints":
+        """Joints of the given kinds, named joint0, joint1, …"""
+        return cls(tuple(f"joint{i}" for i in range(len(kinds))), tuple(kinds))
+
+    @classmethod
+    def revolute(cls, dof: int) -> "Joints":
+        return cls.of(("revolute",) * dof)
+
+    @property
+    def dof(self) -> int:
+        return len(self.names)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Trajectory:
+    """A wanted motion: positions, velocities and accelerations at the times t [s], of joints or of a point."""
+
+    t: Float[np.ndarray, " time"]
+    q: Float[np.ndarray, "time dof"]
+    qd: Float[np.ndarray, "time dof"]
+    qdd: Float[np.ndarray, "time dof"]
+    label: str
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Recording:
+    """What the sensors recorded, raw: time t [s], positions q, torques tau, and velocities and accelerations if logged.
+
+    `trajectory` labels the rows; time runs forward inside each trajectory and may start anew in the next.
+    `truth` may hold the torque components that a simulation knows (keys of `COMPONENTS`).
+    """
+
+    t: Float[np.ndarray, " time"]
+    q: Float[np.ndarray, "time dof"]
+    tau: Float[np.ndarray, "time dof"]
+    qd: Float[np.ndarray, "time dof"] | None = None
+    qdd: Float[np.ndarray, "time dof"] | None = None
+    trajectory: Int[np.ndarray, " time"]
+    truth: Mapping[str, Float[np.ndarray, "time dof"]] = field(default_factory=dict)
+    joints: Joints
+    source: str = "recording"
+
+    def __post_init__(self) -> None:
+        _require_shapes(self, {"q": self.q, "tau": self.tau, "qd": self.qd, "qdd": self.qdd, **self.truth})
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Dataset:
+    """Samples ready to learn from: every row has position, velocity, acceleration and torque; cut into trajectories."""
+
+    t: Float[np.ndarray, " time"]
+    q: Float[np.ndarray, "time dof"]
+    qd: Float[np.ndarray, "time dof"]
+    qdd: Float[np.ndarray, "time dof"]
+    tau: Float[np.ndarray, "time dof"]
+    trajectory: Int[np.ndarray, " time"]
+    truth: Mapping[str, Float[np.ndarray, "time dof"]] = field(default_factory=dict)
+    joints: Joints
+    source: str = "dataset"
+
+    def __post_init__(self) -> None:
+        _require_shapes(self, {"q": self.q, "qd": self.qd, "qdd": self.qdd, "tau": self.tau, **self.truth})
+
+    def __len__(self) -> int:
+        return len(self.t)
+
+    @property
+    def dof(self) -> int:
+        return self.joints.dof
+
+    @property
+    def trajectories(self) -> tuple[int, ...]:
+        """The trajectory labels in order of appearance."""
+        labels, first = np.unique(self.trajectory, return_index=True)
+        return tuple(int(label) for label in labels[np.argsort(first)])
+
+    def rows(self, chosen: np.ndarray) -> "Dataset":
+        """The samples of a boolean mask, an index array or a slice."""
+        columns = {name: getattr(self, name)[chosen] for name in ("t", "q", "qd", "qdd", "tau", "trajectory")}
+        return replace(self, **columns, truth={name: part[chosen] for name, part in self.truth.items()})
+
+    def select(self, trajectories: Sequence[int]) -> "Dataset":
+        """The samples of whole trajectories, by label."""
+        unknown = sorted(set(trajectories) - set(self.trajectories))
+        if unknown:
+            raise DataError(self.source, f"has no trajectory {unknown[0]}; it has {list(self.trajectories)}")
+        return self.rows(np.isin(self.trajectory, list(trajectories)))
+
+
+def _require_shapes(data: "Recording | Dataset", columns: Mapping[str, np.ndarray | None]) -> None:
+    """One row a time stamp, one column a joint."""
+    if data.t.ndim != 1 or len(data.t) == 0:
+        raise DataError(data.source, f"expected at least one time stamp in shape (time,), got {data.t.shape}", column="t")
+    if data.trajectory.shape != data.t.shape:
+        problem = f"expected one label a time stamp, shape {data.t.shape}, got {data.trajectory.shape}"
+        raise DataError(data.source, problem, column="trajectory")
+    unknown = sorted(set(data.truth) - set(COMPONENTS))
+    if unknown:
+        raise DataError(data.source, f"unknown torque component {unknown[0]!r}; known: {', '.join(COMPONENTS)}")
+    wanted = (len(data.t), data.joints.dof)
+    for name, column in columns.items():
+        if column is not None and column.shape != wanted:
+            raise DataError(data.source, f"expected shape (time, dof) = {wanted}, got {column.shape}", column=name)

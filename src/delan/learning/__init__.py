@@ -1,0 +1,1 @@
+"""From samples to a model, and from a model to numbers."""

@@ -1,0 +1,193 @@
+"""How good a model is, in numbers: torque, its parts, acceleration, and motion predicted from torques."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ..errors import ModelError
+from ..joints import COMPONENTS, Dataset
+from ..mechanics.integration import rollout
+from ..models.dynamics import DynamicsModel, InverseDynamics, require_same_joints
+
+VALID_ERROR = 0.1
+"""A predicted motion is valid while the root mean square over joints of its error stays below this [rad or m]."""
+ROLLOUT_STEP = 5e-3
+"""The step of the integration that predicts a motion, about [s]."""
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Errors per joint. nMSE = MSE over the variance of that joint's torque (or acceleration) on the scored set.
+
+    Parts of the torque are divided by the variance of the whole torque, so that their nMSE can be compared and exists
+    where a part is constant. A joint whose torque is constant has no nMSE and no R² (NaN) and is left out of the mean.
+    """
+
+    mse: tuple[float, ...]
+    mse_sum: float
+    rmse: tuple[float, ...]
+    nmse: tuple[float, ...]
+    nmse_mean: float
+    r2: tuple[float, ...]
+
+    @classmethod
+    def of(cls, predicted: np.ndarray, true: np.ndarray, variance: np.ndarray) -> "Errors":
+        mse = np.mean((predicted - true) ** 2, axis=0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            nmse = np.where(variance > 0, mse / variance, np.nan)
+            r2 = 1 - np.where(true.var(axis=0) > 0, mse / true.var(axis=0), np.nan)
+        mean = float(np.nanmean(nmse)) if np.isfinite(nmse).any() else float("nan")
+        return cls(
+            mse=tuple(mse.tolist()),
+            mse_sum=float(mse.sum()),
+            rmse=tuple(np.sqrt(mse).tolist()),
+            nmse=tuple(nmse.tolist()),
+            nmse_mean=mean,
+            r2=tuple(r2.tolist()),
+        )
+
+
+@dataclass(frozen=True)
+class Rollouts:
+    """Motion predicted from the first state of each trajectory and its torques, by the forward model.
+
+    Attributes:
+        valid_seconds: per trajectory, how long the error stays below `VALID_ERROR` [s].
+        duration_seconds: per trajectory, how long it lasts [s].
+        energy_drift: per trajectory, how far the energy strays when the robot is let go from the first state for as
+            long, over the largest kinetic energy on the way; None for a model without potential energy.
+    """
+
+    valid_seconds: tuple[float, ...]
+    duration_seconds: tuple[float, ...]
+    energy_drift: tuple[float, ...] | None
+
+    @property
+    def valid_share(self) -> float:
+        return float(np.sum(self.valid_seconds) / np.sum(self.duration_seconds))
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The errors of a model on a dataset; what the model or the data cannot tell is None or missing."""
+
+    torque: Errors
+    components: dict[str, Errors]
+    acceleration: Errors | None
+    rollouts: Rollouts | None
+    samples: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain numbers for JSON, NaN as None; the components stand beside the torque under their own names."""
+        plain: dict[str, Any] = {"torque": asdict(self.torque)}
+        plain |= {name: asdict(errors) for name, errors in self.components.items()}
+        if self.acceleration is not None:
+            plain["acceleration"] = asdict(self.acceleration)
+        if self.rollouts is not None:
+            plain["rollouts"] = asdict(self.rollouts) | {"valid_share": self.rollouts.valid_share}
+        return _without_nan({**plain, "samples": self.samples})
+
+
+def evaluate(model: InverseDynamics, dataset: Dataset, *, rollouts: bool = True) -> Scores:
+    """Score a model on a dataset, in float64 whatever the model was trained in."""
+    require_same_joints(model, dataset)
+    variance = dataset.tau.var(axis=0)
+    acceleration, motion, components = None, None, {}
+    with jax.enable_x64(True):
+        motions = tuple(jnp.asarray(column) for column in (dataset.q, dataset.qd, dataset.qdd))
+        torque = Errors.of(predict(model, "inverse_dynamics", *motions), dataset.tau, variance)
+        if isinstance(model, DynamicsModel):
+            parts = predict(model, "components", *motions)
+            components = {
+                name: Errors.of(getattr(parts, name), dataset.truth[name], variance)
+                for name in COMPONENTS
+                if name in dataset.truth
+            }
+            qdd = predict(model, "forward_dynamics", *motions[:2], jnp.asarray(dataset.tau))
+            acceleration = Errors.of(qdd, dataset.qdd, dataset.qdd.var(axis=0))
+            motion = _rollouts(model, dataset) if rollouts else None
+    return Scores(torque, components, acceleration, motion, len(dataset))
+
+
+def predict(model: InverseDynamics, method: str, *columns: Array) -> Any:
+    """A method of the model on every row of the columns, as numpy arrays."""
+    return jax.tree.map(np.asarray, _predict(model, method, *columns))
+
+
+@eqx.filter_jit
+def _predict(model: InverseDynamics, method: str, *columns: Array) -> Any:
+    return jax.vmap(getattr(model, method))(*columns)
+
+
+def _rollouts(model: DynamicsModel, dataset: Dataset) -> Rollouts | None:
+    """All trajectories at once, the short ones padded with time that stands still."""
+    cut = [one for one in map(dataset.select, ([label] for label in dataset.trajectories)) if len(one) > 1]
+    if not cut:
+        return None
+    step = float(np.median(np.concatenate([np.diff(one.t) for one in cut])))
+    fine = [_Drive.of(one, max(1, round(step / ROLLOUT_STEP))) for one in cut]
+    longest = max(len(drive.t) for drive in fine)
+    padding = [((0, longest - len(drive.t)), (0, 0)) for drive in fine]
+    t, tau = (
+        np.stack([np.pad(column, pad, mode="edge") for column, pad in zip(columns, padding, strict=True)])
+        for columns in ([drive.t[:, None] for drive in fine], [drive.tau for drive in fine])
+    )
+    start = tuple(jnp.asarray(np.stack([getattr(one, name)[0] for one in cut])) for name in ("q", "qd"))
+    t = jnp.asarray(t[:, :, 0])
+    driven, _ = _roll(model, *start, jnp.asarray(tau), t)
+    free = _roll(model, *start, jnp.zeros(tau.shape), t)
+    valid = []
+    for one, path, drive in zip(cut, np.asarray(driven), fine, strict=True):
+        error = np.sqrt(np.mean((path[: len(drive.t) : drive.refined] - one.q) ** 2, axis=1))
+        wrong = ~(error < VALID_ERROR)  # a NaN is wrong too
+        valid.append(float(one.t[np.argmax(wrong)] if wrong.any() else one.t[-1]) - float(one.t[0]))
+    return Rollouts(
+        valid_seconds=tuple(valid),
+        duration_seconds=tuple(float(one.t[-1] - one.t[0]) for one in cut),
+        energy_drift=_energy_drift(model, *free),
+    )
+
+
+@dataclass(frozen=True)
+class _Drive:
+    """The torques of a trajectory on a grid refined such that integration errors do not count."""
+
+    t: np.ndarray
+    tau: np.ndarray
+    refined: int
+
+    @classmethod
+    def of(cls, one: Dataset, refined: int) -> "_Drive":
+        rows = np.arange(len(one.t))
+        fine = np.linspace(0, rows[-1], refined * rows[-1] + 1)
+        tau = np.stack([np.interp(fine, rows, column) for column in one.tau.T], axis=1)
+        return cls(np.interp(fine, rows, one.t), tau, refined)
+
+
+@eqx.filter_jit
+def _roll(model: DynamicsModel, q: Array, qd: Array, tau: Array, t: Array) -> tuple[Array, Array]:
+    return jax.vmap(lambda *one: rollout(model.forward_dynamics, *one))(q, qd, tau, t)
+
+
+def _energy_drift(model: DynamicsModel, q: Array, qd: Array) -> tuple[float, ...] | None:
+    """How far the energy of each free motion leaves its start, over the largest kinetic energy on the way."""
+    try:
+        energy = predict(model, "energy", *(motion.reshape(-1, motion.shape[2]) for motion in (q, qd)))
+    except ModelError:
+        return None
+    total, kinetic = (column.reshape(q.shape[:2]) for column in (energy.total, energy.kinetic))
+    drift = np.abs(total - total[:, :1]).max(axis=1) / kinetic.max(axis=1)
+    return tuple(drift.tolist())
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nan(item) for name, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [_without_nan(item) for item in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value

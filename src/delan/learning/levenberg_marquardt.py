@@ -1,0 +1,146 @@
+"""Levenberg–Marquardt for models of a few hundred weights: dense, with Marquardt scaling and Nielsen damping.
+
+Call it inside `jax.enable_x64(True)`: the normal equations need float64.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jax.scipy.linalg import cho_factor, cho_solve
+from jaxtyping import Array, Bool, Float
+
+from ..errors import SettingsError
+from ..models.dynamics import InverseDynamics, trainable
+from .objective import Objective, Samples, Scale, loss, residuals
+
+
+@dataclass(frozen=True)
+class MarquardtSettings:
+    """How Levenberg–Marquardt steps.
+
+    Attributes:
+        damping: λ at the start, relative to the curvature of each weight.
+        chunk: samples whose Jacobian is held in memory at once.
+        trials: how often the damping may grow in search of a step that lowers the loss.
+    """
+
+    damping: float = 0.1
+    chunk: int = 256
+    trials: int = 20
+
+    def __post_init__(self) -> None:
+        if not 0 < self.damping < float("inf"):
+            raise SettingsError(f"damping must be positive and finite, got {self.damping}")
+        if self.chunk < 1 or self.trials < 1:
+            raise SettingsError(f"chunk and trials must be at least 1, got chunk={self.chunk} and trials={self.trials}")
+
+
+class MarquardtState(eqx.Module):
+    """Everything the method carries from one iteration to the next."""
+
+    model: Any
+    damping: Float[Array, ""]
+    scaling: Float[Array, " weights"]
+    stalled: Bool[Array, ""]
+
+
+class _Trial(NamedTuple):
+    """A step that was tried: where it led, the loss there, and the damping to go on with."""
+
+    weights: Float[Array, " weights"]
+    loss: Float[Array, ""]
+    damping: Float[Array, ""]
+    growth: Float[Array, ""]
+    count: Array
+    accepted: Bool[Array, ""]
+
+
+def init(model: InverseDynamics, settings: MarquardtSettings | None = None) -> MarquardtState:
+    """The state before the first iteration."""
+    settings = settings or MarquardtSettings()
+    weights, _ = ravel_pytree(trainable(model)[0])  # type: ignore[arg-type]
+    zero = jnp.zeros_like(weights)
+    return MarquardtState(model, jnp.full_like(weights[0], settings.damping), zero, jnp.asarray(False))
+
+
+@eqx.filter_jit
+def update(
+    state: MarquardtState, samples: Samples, scale: Scale, objective: Objective, settings: MarquardtSettings
+) -> tuple[MarquardtState, Float[Array, ""]]:
+    """One iteration: linearise once, then try steps under growing damping until one lowers the loss.
+
+    Gives the loss after the step. `stalled` is set when no trial lowered it: a minimum to machine precision.
+    """
+    tree, fixed = trainable(state.model)
+    weights, unravel = ravel_pytree(tree)
+
+    def model_of(weights: Float[Array, " weights"]) -> Any:
+        return eqx.combine(unravel(weights), fixed)
+
+    def loss_of(weights: Float[Array, " weights"]) -> Float[Array, ""]:
+        return loss(model_of(weights), samples, scale, objective)
+
+    gradient, curvature = _normal_equations(model_of, weights, samples, scale, objective, settings.chunk)
+    decay, _ = ravel_pytree(jax.tree.map(lambda leaf: jnp.full_like(leaf, leaf.ndim > 1), tree))
+    gradient += objective.weight_decay * decay * weights
+    curvature += objective.weight_decay * jnp.diag(decay)
+    scaling = jnp.maximum(state.scaling / 2, jnp.diag(curvature))
+    scaling = jnp.maximum(scaling, 1e-6 * jnp.max(scaling))
+    before = loss_of(weights)
+
+    def attempt(trial: _Trial) -> _Trial:
+        step = -cho_solve(cho_factor(curvature + trial.damping * jnp.diag(scaling)), gradient)
+        value = loss_of(weights + step)
+        predicted = -2 * gradient @ step - step @ curvature @ step
+        ratio = (before - value) / predicted
+        good = (value < before) & jnp.all(jnp.isfinite(step)) & jnp.isfinite(value)
+        shrunk = trial.damping * jnp.maximum(1 / 5, 1 - (2 * ratio - 1) ** 3)
+        return _Trial(
+            weights=jnp.where(good, weights + step, weights),
+            loss=jnp.where(good, value, before),
+            damping=jnp.where(good, shrunk, trial.damping * trial.growth),
+            growth=trial.growth * 2,
+            count=trial.count + 1,
+            accepted=good,
+        )
+
+    start = _Trial(weights, before, state.damping, jnp.full_like(before, 2), jnp.asarray(0), jnp.asarray(False))
+    end = jax.lax.while_loop(lambda trial: ~trial.accepted & (trial.count < settings.trials), attempt, start)
+    return MarquardtState(model_of(end.weights), end.damping, scaling, ~end.accepted), end.loss
+
+
+def _normal_equations(
+    model_of: Callable[[Array], Any],
+    weights: Float[Array, " weights"],
+    samples: Samples,
+    scale: Scale,
+    objective: Objective,
+    chunk: int,
+) -> tuple[Float[Array, " weights"], Float[Array, "weights weights"]]:
+    """Jᵀr and JᵀJ of the mean squared residual, summed over chunks so that the whole Jacobian is never held."""
+    count = len(samples)
+    chunk = min(chunk, count)
+    chunks = -(-count // chunk)
+    padded = jax.tree.map(lambda c: jnp.resize(c, (chunks, chunk, *c.shape[1:])), samples)
+    share = jnp.where(jnp.arange(chunks * chunk) < count, 1 / count, 0.0).reshape(chunks, chunk)
+
+    def residual(weights: Array, sample: Samples) -> Array:
+        one = jax.tree.map(lambda column: column[None], sample)
+        return residuals(model_of(weights), one, scale, objective)[0]
+
+    def add(total: tuple[Array, Array], part: tuple[Samples, Array]) -> tuple[tuple[Array, Array], None]:
+        rows, row_share = part
+        jacobian = jax.vmap(jax.jacrev(residual), in_axes=(None, 0))(weights, rows)
+        value = jax.vmap(residual, in_axes=(None, 0))(weights, rows)
+        root = jnp.sqrt(row_share)[:, None]
+        flat = (root[:, :, None] * jacobian).reshape(-1, weights.size)
+        return (total[0] + flat.T @ (root * value).ravel(), total[1] + flat.T @ flat), None
+
+    zero = (jnp.zeros_like(weights), jnp.zeros_like(weights, shape=(weights.size, weights.size)))
+    total, _ = jax.lax.scan(add, zero, (padded, share))
+    return total

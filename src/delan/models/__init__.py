@@ -1,0 +1,1 @@
+"""Models of a robot's dynamics: equinox modules that keep the promises of `dynamics`."""

@@ -1,0 +1,108 @@
+"""What a model promises. All methods take one sample; `jax.vmap` makes them take many."""
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..errors import ModelError
+from ..joints import Dataset, Energy, Joints, TorqueComponents
+
+Vector = Float[Array, " dof"] | Float[np.ndarray, " dof"]
+Matrix = Float[Array, "dof dof"] | Float[np.ndarray, "dof dof"]
+Scalar = Float[Array, ""] | float
+
+
+@runtime_checkable
+class InverseDynamics(Protocol):
+    """Knows the torque of a motion, and nothing more."""
+
+    @property
+    def joints(self) -> Joints: ...
+
+    def inverse_dynamics(self, q: Vector, qd: Vector, qdd: Vector) -> Vector:
+        """The joint torque τ(q, q̇, q̈) [N m or N]."""
+        ...
+
+
+@runtime_checkable
+class DynamicsModel(InverseDynamics, Protocol):
+    """Knows the mechanics: torque and acceleration, the parts of the torque, the inertia and the energies."""
+
+    def forward_dynamics(self, q: Vector, qd: Vector, tau: Vector) -> Vector:
+        """The joint acceleration q̈(q, q̇, τ) [rad/s² or m/s²]."""
+        ...
+
+    def mass_matrix(self, q: Vector) -> Matrix:
+        """The inertia H(q), symmetric and positive definite [kg m² or kg]."""
+        ...
+
+    def components(self, q: Vector, qd: Vector, qdd: Vector) -> TorqueComponents:
+        """The parts of τ; their sum is `inverse_dynamics`."""
+        ...
+
+    def energy(self, q: Vector, qd: Vector) -> Energy:
+        """Kinetic and potential energy [J]."""
+        ...
+
+    def power(self, q: Vector, qd: Vector, qdd: Vector) -> Scalar:
+        """The rate of the total energy [W]; without friction it equals q̇ᵀ τ."""
+        ...
+
+
+class Normalisation(eqx.Module):
+    """Centre and spread of the training data, per joint. A fit reads these numbers and never changes them."""
+
+    q_mean: Float[Array, " dof"]
+    q_std: Float[Array, " dof"]
+    qd_std: Float[Array, " dof"]
+    qdd_std: Float[Array, " dof"]
+    tau_mean: Float[Array, " dof"]
+    tau_std: Float[Array, " dof"]
+
+    @classmethod
+    def identity(cls, dof: int) -> "Normalisation":
+        zero, one = jnp.zeros(dof), jnp.ones(dof)
+        return cls(q_mean=zero, q_std=one, qd_std=one, qdd_std=one, tau_mean=zero, tau_std=one)
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> "Normalisation":
+        def spread(columns: np.ndarray) -> Array:
+            std = columns.std(axis=0)
+            return jnp.asarray(np.where(std > 0, std, 1.0))  # a joint that stood still is left as it is
+
+        return cls(
+            q_mean=jnp.asarray(dataset.q.mean(axis=0)),
+            q_std=spread(dataset.q),
+            qd_std=spread(dataset.qd),
+            qdd_std=spread(dataset.qdd),
+            tau_mean=jnp.asarray(dataset.tau.mean(axis=0)),
+            tau_std=spread(dataset.tau),
+        )
+
+
+def trainable(model: eqx.Module) -> tuple[eqx.Module, eqx.Module]:
+    """The weights that a fit may change, and the rest; `eqx.combine` joins them again."""
+    return eqx.partition(model, eqx.is_inexact_array, is_leaf=lambda node: isinstance(node, Normalisation))
+
+
+def require_same_joints(model: InverseDynamics, dataset: Dataset) -> None:
+    """Refuse to join a model with data of other joints."""
+    problem = _difference(model.joints.kinds, dataset.joints.kinds)
+    if problem:
+        raise ModelError(
+            f"the model has {problem[0]} and {dataset.source} has {problem[1]}; use the model's own robot and joint order"
+        )
+
+
+def _difference(model: Sequence[str], data: Sequence[str]) -> tuple[str, str] | None:
+    if len(model) != len(data):
+        return f"{len(model)} joints", f"{len(data)}"
+    turning = ("revolute", "continuous")
+    for i, (a, b) in enumerate(zip(model, data, strict=True)):
+        if (a in turning) != (b in turning):
+            return f"a {a} joint {i}", f"a {b} one"
+    return None

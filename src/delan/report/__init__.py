@@ -1,0 +1,1 @@
+"""Results as one self-contained HTML page."""

@@ -1,0 +1,1 @@
+"""Robots: their description as data, and adapters that move them."""

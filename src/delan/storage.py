@@ -1,0 +1,161 @@
+"""One safe file for a model: a safetensors archive whose header tells, in JSON, what the arrays mean.
+
+Loading reads numbers and names and never runs code. Saving writes aside and renames, so that no half file is left.
+"""
+
+import dataclasses
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save as to_bytes
+
+from .errors import DelanError, ModelError, ModelFileError
+from .joints import Joints
+from .models.dynamics import InverseDynamics, Normalisation
+from .models.feed_forward import FeedForwardNetwork, FeedForwardSettings
+from .models.network import LagrangianNetwork, LagrangianNetworkSettings
+
+FORMAT = "delan-model"
+FORMAT_VERSION = 1
+UNITS = {"q": "rad or m", "qd": "rad/s or m/s", "qdd": "rad/s² or m/s²", "tau": "N m or N", "energy": "J"}
+KINDS: dict[str, tuple[type, type]] = {
+    "lagrangian_network": (LagrangianNetwork, LagrangianNetworkSettings),
+    "feed_forward_network": (FeedForwardNetwork, FeedForwardSettings),
+}
+
+
+def save(model: InverseDynamics, path: str | Path, *, provenance: Mapping[str, Any] | None = None) -> None:
+    """Write a learned model to one file, with whatever is known of its making (`FitResult.provenance`)."""
+    kind = next((name for name, (model_type, _) in KINDS.items() if type(model) is model_type), None)
+    if kind is None:
+        raise ModelError(f"cannot save a {type(model).__name__}; can save: {', '.join(t.__name__ for t, _ in KINDS.values())}")
+    assert isinstance(model, LagrangianNetwork | FeedForwardNetwork)
+    header = {
+        "kind": kind,
+        "architecture": dataclasses.asdict(model.settings),
+        "joints": {"names": model.joints.names, "kinds": model.joints.kinds},
+        "normalisation": {
+            field.name: np.asarray(getattr(model.normalisation, field.name)).tolist()
+            for field in dataclasses.fields(Normalisation)
+        },
+        "units": UNITS,
+        "versions": {name: version(name) for name in ("delan", "jax", "equinox")},
+        **(provenance or {}),
+    }
+    write_arrays(path, arrays_of(model), FORMAT, header)
+
+
+def load(path: str | Path) -> InverseDynamics:
+    """Read a model that `save` wrote."""
+    arrays, header = read_arrays(path, FORMAT)
+    try:
+        model_type, settings_type = KINDS[header["kind"]]
+        joints = Joints(tuple(header["joints"]["names"]), tuple(header["joints"]["kinds"]))
+        settings = settings_type(**header["architecture"])
+        if settings.width > 100_000 or settings.depth > 1_000:
+            raise ModelFileError(str(path), "its header asks for an impossibly large network; the file is damaged")
+        # The shapes alone, no memory: what the header promises is compared with what the file holds.
+        shape = eqx.filter_eval_shape(model_type, joints, settings, key=jax.random.key(0))
+    except (KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise ModelFileError(str(path), f"its header is damaged ({type(error).__name__}: {error}); save it anew") from None
+    except DelanError as error:
+        raise ModelFileError(str(path), f"its header is damaged ({error}); save it anew") from None
+    return with_arrays(shape, arrays, str(path))
+
+
+def read_header(path: str | Path) -> dict[str, Any]:
+    """What a model file says of its model: architecture, joints, units, scores, seed and versions."""
+    return read_arrays(path, FORMAT)[1]
+
+
+def _name(key_path: tuple[Any, ...]) -> str:
+    return jax.tree_util.keystr(key_path, simple=True, separator=".")
+
+
+def arrays_of(tree: Any) -> dict[str, np.ndarray]:
+    """The arrays of a module, each under its path in the module."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(eqx.filter(tree, eqx.is_array))
+    return {_name(key_path): np.asarray(leaf) for key_path, leaf in leaves}
+
+
+def with_arrays(tree: Any, arrays: Mapping[str, np.ndarray], path: str) -> Any:
+    """The module with each array replaced by the stored one, which must be there, of the same shape, and finite."""
+
+    def stored(key_path: tuple[Any, ...], leaf: Any) -> Any:
+        if not isinstance(leaf, jax.Array | jax.ShapeDtypeStruct):
+            return leaf
+        name = _name(key_path)
+        array = arrays.get(name)
+        if array is None or array.shape != leaf.shape:
+            found = "none" if array is None else f"one of shape {array.shape}"
+            raise ModelFileError(path, f"expected an array {name} of shape {leaf.shape}, found {found}; save it anew")
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise ModelFileError(path, f"the array {name} holds a non-finite number; fit the model anew")
+        return jnp.asarray(array)
+
+    return jax.tree_util.tree_map_with_path(stored, tree)
+
+
+def write_arrays(path: str | Path, arrays: Mapping[str, np.ndarray], kind: str, header: Mapping[str, Any]) -> None:
+    """Write arrays and a JSON header to one file, whole or not at all."""
+    text = json.dumps({"format": kind, "format_version": FORMAT_VERSION, **header}, allow_nan=False)
+    data = to_bytes({name: np.ascontiguousarray(array) for name, array in arrays.items()}, metadata={"delan": text})
+    write_whole(path, lambda file: file.write(data))
+
+
+def write_whole(path: str | Path, write: Callable[[Any], Any]) -> None:
+    """Let `write` fill a file beside `path`, then rename it to `path`: readers see the old file or the new one."""
+    path = Path(path)
+    descriptor, aside = -1, ""
+    try:
+        descriptor, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        with os.fdopen(descriptor, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(aside, 0o666 & ~mask)  # mkstemp makes private files; a model is as readable as any other file
+        os.replace(aside, path)
+    except OSError as error:
+        problem = f"cannot be written: {error.strerror}; give a path in a folder that exists and has room"
+        raise ModelFileError(str(path), problem) from None
+    finally:
+        if aside and os.path.exists(aside):
+            os.unlink(aside)
+
+
+def read_arrays(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The arrays and the JSON header of a file of the given kind."""
+    source = str(path)
+    if not Path(path).is_file():
+        raise ModelFileError(source, "no such file; check the path")
+    try:
+        with safe_open(source, framework="numpy") as file:
+            text = (file.metadata() or {}).get("delan")
+            if text is None:
+                raise ModelFileError(source, f"is no {kind} file; give a file that `delan` wrote")
+            header = json.loads(text)
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dict)
+    except (SafetensorError, OSError, ValueError, TypeError) as error:
+        if isinstance(error, ModelFileError):
+            raise
+        problem = f"is truncated, damaged or no {kind} file ({error}); give a file that `delan` wrote"
+        raise ModelFileError(source, problem) from None
+    if not isinstance(header, dict) or header.get("format") != kind:
+        found = header.get("format") if isinstance(header, dict) else header
+        raise ModelFileError(source, f"expected a {kind} file, found {found!r}")
+    if header.get("format_version") != FORMAT_VERSION:
+        problem = f"its format version is {header.get('format_version')}, this delan reads {FORMAT_VERSION}; update delan"
+        raise ModelFileError(source, problem)
+    return arrays, header
