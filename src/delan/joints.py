@@ -50,7 +50,8 @@ class Joints:
     def __post_init__(self) -> None:
         if not self.names or len(self.names) != len(self.kinds):
             raise SettingsError(
-                f"got {len(self.names)} joint names and {len(self.kinds)} joint kinds; give one of each a joint, at least one"
+                f"got {len(self.names)} joint names and {len(self.kinds)} joint kinds; "
+                "give one of each for every joint, at least one joint"
             )
         if len(set(self.names)) != len(self.names):
             raise SettingsError(f"joint names must differ from each other, got {', '.join(self.names)}")
@@ -151,7 +152,9 @@ class Dataset:
 def _require_shapes(data: "Recording | Dataset", columns: Mapping[str, np.ndarray | None]) -> None:
     """One row a time stamp, one column a joint."""
     if data.t.ndim != 1 or len(data.t) == 0:
-        raise DataError(data.source, f"expected at least one time stamp in shape (time,), got {data.t.shape}", column="t")
+        raise DataError(
+            data.source, f"expected at least one time stamp in shape (time,), got {data.t.shape}", column="t"
+        )
     if data.trajectory.shape != data.t.shape:
         problem = f"expected one label a time stamp, shape {data.t.shape}, got {data.trajectory.shape}"
         raise DataError(data.source, problem, column="trajectory")

@@ -38,7 +38,9 @@ def save(model: InverseDynamics, path: str | Path, *, provenance: Mapping[str, A
     """Write a learned model to one file, with whatever is known of its making (`FitResult.provenance`)."""
     kind = next((name for name, (model_type, _) in KINDS.items() if type(model) is model_type), None)
     if kind is None:
-        raise ModelError(f"cannot save a {type(model).__name__}; can save: {', '.join(t.__name__ for t, _ in KINDS.values())}")
+        raise ModelError(
+            f"cannot save a {type(model).__name__}; can save: {', '.join(t.__name__ for t, _ in KINDS.values())}"
+        )
     assert isinstance(model, LagrangianNetwork | FeedForwardNetwork)
     header = {
         "kind": kind,
@@ -67,7 +69,9 @@ def load(path: str | Path) -> InverseDynamics:
         # The shapes alone, no memory: what the header promises is compared with what the file holds.
         shape = eqx.filter_eval_shape(model_type, joints, settings, key=jax.random.key(0))
     except (KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise ModelFileError(str(path), f"its header is damaged ({type(error).__name__}: {error}); save it anew") from None
+        raise ModelFileError(
+            str(path), f"its header is damaged ({type(error).__name__}: {error}); save it anew"
+        ) from None
     except DelanError as error:
         raise ModelFileError(str(path), f"its header is damaged ({error}); save it anew") from None
     return with_arrays(shape, arrays, str(path))
@@ -109,7 +113,7 @@ def with_arrays(tree: Any, arrays: Mapping[str, np.ndarray], path: str) -> Any:
 def write_arrays(path: str | Path, arrays: Mapping[str, np.ndarray], kind: str, header: Mapping[str, Any]) -> None:
     """Write arrays and a JSON header to one file, whole or not at all."""
     text = json.dumps({"format": kind, "format_version": FORMAT_VERSION, **header}, allow_nan=False)
-    data = to_bytes({name: np.ascontiguousarray(array) for name, array in arrays.items()}, metadata={"delan": text})
+    data = to_bytes({name: np.asarray(array, order="C") for name, array in arrays.items()}, metadata={"delan": text})
     write_whole(path, lambda file: file.write(data))
 
 
@@ -156,6 +160,8 @@ def read_arrays(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], dic
         found = header.get("format") if isinstance(header, dict) else header
         raise ModelFileError(source, f"expected a {kind} file, found {found!r}")
     if header.get("format_version") != FORMAT_VERSION:
-        problem = f"its format version is {header.get('format_version')}, this delan reads {FORMAT_VERSION}; update delan"
+        problem = (
+            f"its format version is {header.get('format_version')}, this delan reads {FORMAT_VERSION}; update delan"
+        )
         raise ModelFileError(source, problem)
     return arrays, header

@@ -52,19 +52,21 @@ def _require_steady_time(recording: Recording) -> None:
         if len(backward):
             row = int(start + backward[0] + 1)
             what = "repeats" if steps[backward[0]] == 0 else "runs backward"
-            problem = f"time {what}: {recording.t[row]} s after {recording.t[row - 1]} s; sort the rows, drop repeats, or label trajectories apart"
+            what = f"time {what}: {recording.t[row]} s after {recording.t[row - 1]} s"
+            problem = f"{what}; sort the rows, drop repeats, or label trajectories apart"
             raise DataError(recording.source, problem, column="t", row=row)
         step = float(np.median(steps))
         odd = np.flatnonzero(np.abs(steps - step) > 0.5 * step)
         if len(odd) > 0.1 * len(steps):
             row = int(start + odd[0] + 1)
             problem = (
-                f"mixed sampling rates: {len(odd)} of {len(steps)} steps differ from the usual {step:.6g} s by more than half, "
-                f"here {steps[odd[0]]:.6g} s; cut the log into trajectories of one rate or resample it"
+                f"mixed sampling rates: {len(odd)} of {len(steps)} steps differ from the usual {step:.6g} s "
+                f"by more than half, here {steps[odd[0]]:.6g} s; cut the log by rate or resample it"
             )
             raise DataError(recording.source, problem, column="t", row=row)
         usual.append((int(start), step))
     for row, step in usual:
         if abs(step - usual[0][1]) > 0.1 * usual[0][1]:
-            problem = f"mixed sampling rates: steps of {step:.6g} s here, {usual[0][1]:.6g} s in the first trajectory; resample to one rate"
+            rates = f"steps of {step:.6g} s here, {usual[0][1]:.6g} s in the first trajectory"
+            problem = f"mixed sampling rates: {rates}; resample to one rate"
             raise DataError(recording.source, problem, column="t", row=row)

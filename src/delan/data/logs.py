@@ -14,7 +14,9 @@ from .checks import require_sound
 
 QUANTITIES = ("q", "qd", "qdd", "tau", *COMPONENTS)
 NPZ_FORM = "npz arrays: t (time,), q and tau (time, dof); optional qd, qdd, inertial, coriolis, gravity, trajectory"
-CSV_FORM = "CSV columns: t, q0, q1, …, tau0, tau1, …; optional qd0…, qdd0…, inertial0…, coriolis0…, gravity0…, trajectory"
+CSV_FORM = (
+    "CSV columns: t, q0, q1, …, tau0, tau1, …; optional qd0…, qdd0…, inertial0…, coriolis0…, gravity0…, trajectory"
+)
 
 
 def read_log(path: str | Path) -> Recording:
@@ -145,9 +147,7 @@ def _joints(source: str, names: tuple[str, ...], kinds: tuple[JointKind, ...], d
         raise DataError(source, str(error)) from None
 
 
-def _recording(
-    source: str, columns: dict[str, np.ndarray], trajectory: np.ndarray | None, joints: Joints
-) -> Recording:
+def _recording(source: str, columns: dict[str, np.ndarray], trajectory: np.ndarray | None, joints: Joints) -> Recording:
     if trajectory is None:
         labels = np.zeros(columns["t"].shape[0], dtype=int)
     else:

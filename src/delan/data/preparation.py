@@ -35,7 +35,9 @@ def _derivative(recording: Recording, values: np.ndarray) -> np.ndarray:
     for label in np.unique(recording.trajectory):
         rows = recording.trajectory == label
         if np.count_nonzero(rows) < 3:
-            problem = f"trajectory {label} has fewer than 3 samples, too few to differentiate; log qd and qdd or drop it"
+            problem = (
+                f"trajectory {label} has fewer than 3 samples, too few to differentiate; log qd and qdd or drop it"
+            )
             raise DataError(recording.source, problem, row=int(np.flatnonzero(rows)[0]))
         result[rows] = np.gradient(values[rows], recording.t[rows], axis=0, edge_order=2)
     return result
@@ -53,5 +55,7 @@ def hold_out(dataset: Dataset, share: float, *, key: PRNGKeyArray) -> tuple[Data
         return dataset.select(labels[order[count:]].tolist()), dataset.select(labels[order[:count]].tolist())
     cut = round((1 - share) * len(dataset))
     if not 0 < cut < len(dataset):
-        raise DataError(dataset.source, f"{len(dataset)} samples are too few to hold out a share of {share}; record more")
+        raise DataError(
+            dataset.source, f"{len(dataset)} samples are too few to hold out a share of {share}; record more"
+        )
     return dataset.rows(np.arange(cut)), dataset.rows(np.arange(cut, len(dataset)))

@@ -43,7 +43,9 @@ class DemoSettings:
 
     def __post_init__(self) -> None:
         if not self.test or not set(self.test) < set(self.letters):
-            raise SettingsError(f"the test letters {self.test!r} must be some, not all, of the letters {self.letters!r}")
+            raise SettingsError(
+                f"the test letters {self.test!r} must be some, not all, of the letters {self.letters!r}"
+            )
 
 
 @dataclass(frozen=True, eq=False)

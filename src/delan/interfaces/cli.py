@@ -5,6 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -89,17 +90,25 @@ def demo(
 @_command
 def fit(
     log: Annotated[Path, typer.Argument(help="Log to learn from: npz or CSV.", show_default=False)],
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="Model file to write; default: LOG's name with .delan.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Model file to write; default: LOG's name with .delan.")
+    ] = None,
     test: Annotated[Path | None, typer.Option(help="Log to score the model on; never used to choose it.")] = None,
     model: Annotated[Literal["delan", "feedforward"], typer.Option(help="What to learn.")] = "delan",
     seed: SeedOption = 0,
-    seconds: Annotated[float | None, typer.Option(help="Wall-clock bound of the training, compilation included.")] = None,
+    seconds: Annotated[
+        float | None, typer.Option(help="Wall-clock bound of the training, compilation included.")
+    ] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the data instead of seconds.")] = None,
-    optimizer: Annotated[Literal["auto", "adam", "lm"], typer.Option(help="auto chooses by the size of the problem.")] = "auto",
+    optimizer: Annotated[
+        Literal["auto", "adam", "lm"], typer.Option(help="auto chooses by the size of the problem.")
+    ] = "auto",
     width: Annotated[int | None, typer.Option(help="Units of each hidden layer; default: chosen.")] = None,
     depth: Annotated[int | None, typer.Option(help="Hidden layers; default: 2.")] = None,
     weight_decay: Annotated[float, typer.Option(help="λ of the paper's eq. 9.")] = 0.0,
-    seeds: Annotated[int, typer.Option(help="Train so many models at once and keep the best on validation.", min=1)] = 1,
+    seeds: Annotated[
+        int, typer.Option(help="Train so many models at once and keep the best on validation.", min=1)
+    ] = 1,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint of a stopped fit.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -167,7 +176,8 @@ def fit(
         typer.echo(f"Trained by {result.optimizer} in {result.seconds:.1f} s ({result.reason}).")
         if seeds > 1:
             low, middle, high = result.spread.values()
-            typer.echo(f"Validation nMSE of {seeds} seeds: {low:.2e} … {middle:.2e} … {high:.2e} (min, median, max); kept the best.")
+            told = f"{low:.2e} … {middle:.2e} … {high:.2e} (min, median, max)"
+            typer.echo(f"Validation nMSE of {seeds} seeds: {told}; kept the best.")
         show_scores({model: scores}, scored_on)
         typer.echo(f"Model: {out}")
     if result.interrupted:
@@ -201,13 +211,15 @@ def evaluate(
 
 def _network(model: str, width: int | None, depth: int | None) -> Any:
     """The name of the model when its size is to be chosen, else its settings."""
-    given = {name: value for name, value in (("width", width), ("depth", depth)) if value is not None}
-    if not given:
+    if width is None and depth is None:
         return model
     from ..models.feed_forward import FeedForwardSettings
     from ..models.network import LagrangianNetworkSettings
 
-    return (LagrangianNetworkSettings if model == "delan" else FeedForwardSettings)(**given)
+    default = LagrangianNetworkSettings() if model == "delan" else FeedForwardSettings()
+    width = default.width if width is None else width
+    depth = default.depth if depth is None else depth
+    return replace(default, width=width, depth=depth)
 
 
 def _require_writable(path: Path) -> None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def progress_bars(*names: str) -> Iterator[list["Callable[[Progress], None] | None"]]:
-    """One bar a name on stderr, each with loss, validation error, speed and time left; Nones when stderr is no terminal."""
+    """One bar a name on stderr with loss, validation error, speed and time left; Nones when stderr is no terminal."""
     if not sys.stderr.isatty():
         yield [None for _ in names]
         return

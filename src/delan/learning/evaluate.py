@@ -116,7 +116,10 @@ def evaluate(model: InverseDynamics, dataset: Dataset, *, rollouts: bool = True)
 
 def predict(model: InverseDynamics, method: str, *columns: Array) -> Any:
     """A method of the model on every row of the columns, as numpy arrays."""
-    return jax.tree.map(np.asarray, _predict(model, method, *columns))
+    if isinstance(model, eqx.Module):
+        return jax.tree.map(np.asarray, _predict(model, method, *columns))
+    rows = [getattr(model, method)(*row) for row in zip(*map(np.asarray, columns), strict=True)]
+    return jax.tree.map(lambda *entries: np.stack(entries), *rows)
 
 
 @eqx.filter_jit
@@ -137,10 +140,10 @@ def _rollouts(model: DynamicsModel, dataset: Dataset) -> Rollouts | None:
         np.stack([np.pad(column, pad, mode="edge") for column, pad in zip(columns, padding, strict=True)])
         for columns in ([drive.t[:, None] for drive in fine], [drive.tau for drive in fine])
     )
-    start = tuple(jnp.asarray(np.stack([getattr(one, name)[0] for one in cut])) for name in ("q", "qd"))
+    q, qd = (jnp.asarray(np.stack([getattr(one, name)[0] for one in cut])) for name in ("q", "qd"))
     t = jnp.asarray(t[:, :, 0])
-    driven, _ = _roll(model, *start, jnp.asarray(tau), t)
-    free = _roll(model, *start, jnp.zeros(tau.shape), t)
+    driven, _ = _roll(model, q, qd, jnp.asarray(tau), t)
+    free = _roll(model, q, qd, jnp.zeros(tau.shape), t)
     valid = []
     for one, path, drive in zip(cut, np.asarray(driven), fine, strict=True):
         error = np.sqrt(np.mean((path[: len(drive.t) : drive.refined] - one.q) ** 2, axis=1))
@@ -171,7 +174,13 @@ class _Drive:
 
 @eqx.filter_jit
 def _roll(model: DynamicsModel, q: Array, qd: Array, tau: Array, t: Array) -> tuple[Array, Array]:
-    return jax.vmap(lambda *one: rollout(model.forward_dynamics, *one))(q, qd, tau, t)
+    def forward_dynamics(q: Array, qd: Array, tau: Array) -> Any:
+        if isinstance(model, eqx.Module):
+            return model.forward_dynamics(q, qd, tau)
+        # A known model computes outside of JAX, one state after the other.
+        return jax.pure_callback(model.forward_dynamics, tau, q, qd, tau, vmap_method="sequential")
+
+    return jax.vmap(lambda q, qd, tau, t: rollout(forward_dynamics, q, qd, tau, t))(q, qd, tau, t)
 
 
 def _energy_drift(model: DynamicsModel, q: Array, qd: Array) -> tuple[float, ...] | None:

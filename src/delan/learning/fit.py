@@ -1,4 +1,4 @@
-"""Fit a model to a dataset: choose its size and its optimiser, hold out validation trajectories, train, keep the best."""
+"""Fit a model to a dataset: choose size and method, hold out validation trajectories, train, keep the best."""
 
 import hashlib
 import os
@@ -50,7 +50,7 @@ WARM_UP_EPOCHS = 100
 SMALL_DOF, SMALL_WIDTH, SMALL_WEIGHTS = 2, 16, 600
 """Up to so many joints a network of so many units suffices; up to so many weights the dense method is the faster."""
 SMALL_WORK = 3e10
-"""Multiplications of one Levenberg–Marquardt iteration, samples × joints × weights², that are still worth waiting for."""
+"""The work of a Levenberg–Marquardt iteration, samples × joints × weights², that is still worth waiting for."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class FitSettings:
 
     Attributes:
         optimizer: `adam`, `lm` (Levenberg–Marquardt in float64, for small networks), or `auto`.
-        epochs: passes over the data (iterations of Levenberg–Marquardt); None for a default, or for `seconds` to decide.
+        epochs: passes over the data (iterations of Levenberg–Marquardt); None: a default, or as `seconds` allow.
         seconds: wall-clock bound of the training, compilation included.
         validation: share of the trajectories held out to choose the best weights.
         patience: share of the budget that may pass without progress on validation before the fit stops early.
@@ -185,7 +185,9 @@ def fit(
         if checkpoint is not None:
             raise SettingsError("a checkpoint holds one fit; use it with seeds=1")
         return _fit_seeds(dataset, model, settings, key, seeds, progress, stop or threading.Event())
-    return _fit_one(dataset, model, settings, key, progress, checkpoint and Path(checkpoint), resume, stop)
+    return _fit_one(
+        dataset, model, settings, key, progress, None if checkpoint is None else Path(checkpoint), resume, stop
+    )
 
 
 def plan(model: ModelChoice, dataset: Dataset, settings: FitSettings) -> Plan:
@@ -194,7 +196,7 @@ def plan(model: ModelChoice, dataset: Dataset, settings: FitSettings) -> Plan:
         if model not in ("delan", "feedforward"):
             raise SettingsError(f"unknown model {model!r}; known: delan, feedforward")
         network_type = LagrangianNetworkSettings if model == "delan" else FeedForwardSettings
-        small = model == "delan" and dataset.dof <= SMALL_DOF and settings.optimizer != "adam"
+        small = dataset.dof <= SMALL_DOF and settings.optimizer != "adam"
         network = network_type(width=SMALL_WIDTH) if small else network_type()
     else:
         network = model
@@ -202,12 +204,10 @@ def plan(model: ModelChoice, dataset: Dataset, settings: FitSettings) -> Plan:
     work = len(dataset) * dataset.dof * weights**2
     if settings.optimizer != "auto":
         return Plan(network, settings.optimizer, f"asked for; {weights} weights")
-    if weights <= SMALL_WEIGHTS and work <= SMALL_WORK and isinstance(network, LagrangianNetworkSettings):
-        return Plan(network, "lm", f"{weights} weights are few enough for the dense second-order method")
-    why = "a feed-forward network overfits under the second-order method"
-    if isinstance(network, LagrangianNetworkSettings):
-        why = f"{weights} weights and {len(dataset)} samples are too many for the dense second-order method"
-    return Plan(network, "adam", why)
+    size = f"{weights} weights, {len(dataset)} samples"
+    if weights <= SMALL_WEIGHTS and work <= SMALL_WORK:
+        return Plan(network, "lm", f"{size}: few enough for the dense second-order method")
+    return Plan(network, "adam", f"{size}: too many for the dense second-order method")
 
 
 def _build(
@@ -317,6 +317,10 @@ def _fingerprint(dataset: Dataset, chosen: Plan, settings: FitSettings, key: PRN
     digest = hashlib.sha256()
     for column in (dataset.q, dataset.qd, dataset.qdd, dataset.tau, dataset.trajectory):
         digest.update(np.ascontiguousarray(column).tobytes())
-    settled: Mapping[str, Any] = {"plan": asdict(chosen), "settings": asdict(settings), "joints": asdict(dataset.joints)}
+    settled: Mapping[str, Any] = {
+        "plan": asdict(chosen),
+        "settings": asdict(settings),
+        "joints": asdict(dataset.joints),
+    }
     digest.update(repr((settled, np.asarray(jax.random.key_data(key)).tolist())).encode())
     return digest.hexdigest()

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float
 
 from ..errors import SettingsError
 from ..models.dynamics import InverseDynamics, trainable
-from .objective import Objective, Samples, Scale, loss, residuals
+from .objective import Objective, Samples, Scale, loss, residual
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class _Trial(NamedTuple):
     loss: Float[Array, ""]
     damping: Float[Array, ""]
     growth: Float[Array, ""]
-    count: Array
+    tried: Array
     accepted: Bool[Array, ""]
 
 
@@ -105,12 +105,12 @@ def update(
             loss=jnp.where(good, value, before),
             damping=jnp.where(good, shrunk, trial.damping * trial.growth),
             growth=trial.growth * 2,
-            count=trial.count + 1,
+            tried=trial.tried + 1,
             accepted=good,
         )
 
     start = _Trial(weights, before, state.damping, jnp.full_like(before, 2), jnp.asarray(0), jnp.asarray(False))
-    end = jax.lax.while_loop(lambda trial: ~trial.accepted & (trial.count < settings.trials), attempt, start)
+    end = jax.lax.while_loop(lambda trial: ~trial.accepted & (trial.tried < settings.trials), attempt, start)
     return MarquardtState(model_of(end.weights), end.damping, scaling, ~end.accepted), end.loss
 
 
@@ -129,14 +129,13 @@ def _normal_equations(
     padded = jax.tree.map(lambda c: jnp.resize(c, (chunks, chunk, *c.shape[1:])), samples)
     share = jnp.where(jnp.arange(chunks * chunk) < count, 1 / count, 0.0).reshape(chunks, chunk)
 
-    def residual(weights: Array, sample: Samples) -> Array:
-        one = jax.tree.map(lambda column: column[None], sample)
-        return residuals(model_of(weights), one, scale, objective)[0]
+    def error(weights: Array, sample: Samples) -> Array:
+        return residual(model_of(weights), sample, scale, objective)
 
     def add(total: tuple[Array, Array], part: tuple[Samples, Array]) -> tuple[tuple[Array, Array], None]:
         rows, row_share = part
-        jacobian = jax.vmap(jax.jacrev(residual), in_axes=(None, 0))(weights, rows)
-        value = jax.vmap(residual, in_axes=(None, 0))(weights, rows)
+        jacobian = jax.vmap(jax.jacrev(error), in_axes=(None, 0))(weights, rows)
+        value = jax.vmap(error, in_axes=(None, 0))(weights, rows)
         root = jnp.sqrt(row_share)[:, None]
         flat = (root[:, :, None] * jacobian).reshape(-1, weights.size)
         return (total[0] + flat.T @ (root * value).ravel(), total[1] + flat.T @ flat), None

@@ -38,12 +38,12 @@ class Objective:
 
 
 class Samples(eqx.Module):
-    """Motions and their torques, one row a sample."""
+    """Motions and their torques: one row a sample, or, inside `vmap`, a single sample."""
 
-    q: Float[Array, "batch dof"]
-    qd: Float[Array, "batch dof"]
-    qdd: Float[Array, "batch dof"]
-    tau: Float[Array, "batch dof"]
+    q: Float[Array, "*batch dof"]
+    qd: Float[Array, "*batch dof"]
+    qdd: Float[Array, "*batch dof"]
+    tau: Float[Array, "*batch dof"]
 
     @classmethod
     def of(cls, dataset: Dataset) -> "Samples":
@@ -67,21 +67,20 @@ class Scale(eqx.Module):
         return cls(jnp.asarray(torque), jnp.asarray(power if power > 0 else 1.0))
 
 
-def residuals(
-    model: InverseDynamics, samples: Samples, scale: Scale, objective: Objective
-) -> Float[Array, "batch residual"]:
-    """Errors of each sample, scaled such that the mean over samples of their sum of squares is the data loss."""
-    error = jax.vmap(model.inverse_dynamics)(samples.q, samples.qd, samples.qdd) - samples.tau
-    rows = error / jnp.sqrt(scale.torque * error.shape[1])
+def residual(model: InverseDynamics, sample: Samples, scale: Scale, objective: Objective) -> Float[Array, " residual"]:
+    """The errors of one sample, scaled such that the mean over samples of their sum of squares is the data loss."""
+    error = jnp.asarray(model.inverse_dynamics(sample.q, sample.qd, sample.qdd)) - sample.tau
+    entries = error / jnp.sqrt(scale.torque * error.size)
     if objective.power == 0:
-        return rows
-    power_error = jnp.sum(samples.qd * error, axis=1, keepdims=True)
-    return jnp.concatenate([rows, power_error * jnp.sqrt(objective.power / scale.power)], axis=1)
+        return entries
+    power_error = sample.qd @ error * jnp.sqrt(objective.power / scale.power)
+    return jnp.concatenate([entries, power_error[None]])
 
 
 def data_loss(model: InverseDynamics, samples: Samples, scale: Scale, objective: Objective) -> Float[Array, ""]:
     """The loss without weight decay: what validation watches."""
-    return jnp.mean(jnp.sum(residuals(model, samples, scale, objective) ** 2, axis=1))
+    rows = jax.vmap(lambda sample: residual(model, sample, scale, objective))(samples)
+    return jnp.mean(jnp.sum(rows**2, axis=1))
 
 
 def loss(model: InverseDynamics, samples: Samples, scale: Scale, objective: Objective) -> Float[Array, ""]:

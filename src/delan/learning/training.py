@@ -21,7 +21,7 @@ from .objective import Objective, Samples, Scale, data_loss
 
 CHECKPOINT = "delan-checkpoint"
 CHECKPOINT_SECONDS = 5.0
-DIVERGED = 1e3
+DIVERGED = 100.0
 """A validation loss this many times the best one counts as divergence."""
 WORTHWHILE = 0.99
 """A validation loss counts as progress when it is below this share of the last one that did."""
@@ -59,9 +59,7 @@ class DescentStage:
         learner = descent.init(model, self.scale, self.objective, self.settings)
         return DescentState(learner, jnp.ones_like(learner.learning_rate))
 
-    def advance(
-        self, state: DescentState, shares: Sequence[float], key: PRNGKeyArray
-    ) -> tuple[DescentState, Advance]:
+    def advance(self, state: DescentState, shares: Sequence[float], key: PRNGKeyArray) -> tuple[DescentState, Advance]:
         rates = state.shrink * jnp.asarray([self.settings.schedule(share) for share in shares])
         learner, report = descent.run_epochs(state.learner, self.training, self.validation, rates, key)
         return DescentState(learner, state.shrink), Advance(float(report.training), float(report.validation))

@@ -13,7 +13,7 @@ ForwardDynamics = Callable[[Vector, Vector, Vector], Vector]
 def runge_kutta_step(
     forward_dynamics: ForwardDynamics, q: Vector, qd: Vector, tau: Vector, tau_next: Vector, dt: Float[Array, ""]
 ) -> tuple[Vector, Vector]:
-    """One classical Runge–Kutta step of fourth order; the torque runs linearly from `tau` to `tau_next` over `dt` [s]."""
+    """One Runge–Kutta step of fourth order over `dt` [s]; the torque runs linearly from `tau` to `tau_next`."""
 
     def stage(slopes: tuple[Vector, Vector], at: Array) -> tuple[tuple[Vector, Vector], tuple[Vector, Vector]]:
         velocity = qd + at * dt * slopes[1]

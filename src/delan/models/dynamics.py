@@ -11,9 +11,11 @@ from jaxtyping import Array, Float
 from ..errors import ModelError
 from ..joints import Dataset, Energy, Joints, TorqueComponents
 
-Vector = Float[Array, " dof"] | Float[np.ndarray, " dof"]
-Matrix = Float[Array, "dof dof"] | Float[np.ndarray, "dof dof"]
-Scalar = Float[Array, ""] | float
+Vector = Float[Array, " dof"]
+VectorResult = Float[Array, " dof"] | Float[np.ndarray, " dof"]
+MatrixResult = Float[Array, "dof dof"] | Float[np.ndarray, "dof dof"]
+ScalarResult = Float[Array, ""] | float
+"""Learned models give JAX arrays, known ones numpy arrays."""
 
 
 @runtime_checkable
@@ -23,7 +25,7 @@ class InverseDynamics(Protocol):
     @property
     def joints(self) -> Joints: ...
 
-    def inverse_dynamics(self, q: Vector, qd: Vector, qdd: Vector) -> Vector:
+    def inverse_dynamics(self, q: Vector, qd: Vector, qdd: Vector) -> VectorResult:
         """The joint torque τ(q, q̇, q̈) [N m or N]."""
         ...
 
@@ -32,11 +34,11 @@ class InverseDynamics(Protocol):
 class DynamicsModel(InverseDynamics, Protocol):
     """Knows the mechanics: torque and acceleration, the parts of the torque, the inertia and the energies."""
 
-    def forward_dynamics(self, q: Vector, qd: Vector, tau: Vector) -> Vector:
+    def forward_dynamics(self, q: Vector, qd: Vector, tau: Vector) -> VectorResult:
         """The joint acceleration q̈(q, q̇, τ) [rad/s² or m/s²]."""
         ...
 
-    def mass_matrix(self, q: Vector) -> Matrix:
+    def mass_matrix(self, q: Vector) -> MatrixResult:
         """The inertia H(q), symmetric and positive definite [kg m² or kg]."""
         ...
 
@@ -48,7 +50,7 @@ class DynamicsModel(InverseDynamics, Protocol):
         """Kinetic and potential energy [J]."""
         ...
 
-    def power(self, q: Vector, qd: Vector, qdd: Vector) -> Scalar:
+    def power(self, q: Vector, qd: Vector, qdd: Vector) -> ScalarResult:
         """The rate of the total energy [W]; without friction it equals q̇ᵀ τ."""
         ...
 
@@ -94,7 +96,8 @@ def require_same_joints(model: InverseDynamics, dataset: Dataset) -> None:
     problem = _difference(model.joints.kinds, dataset.joints.kinds)
     if problem:
         raise ModelError(
-            f"the model has {problem[0]} and {dataset.source} has {problem[1]}; use the model's own robot and joint order"
+            f"the model has {problem[0]} and {dataset.source} has {problem[1]}; "
+            "use the model's own robot and joint order"
         )
 
 

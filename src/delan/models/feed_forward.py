@@ -22,7 +22,7 @@ class FeedForwardSettings:
 
     width: int = 64
     depth: int = 2
-    activation: Activation = "tanh"
+    activation: Activation = "silu"
 
     def __post_init__(self) -> None:
         if self.width < 1 or self.depth < 1:

@@ -36,7 +36,7 @@ class LagrangianNetworkSettings:
 
     width: int = 64
     depth: int = 2
-    activation: Activation = "tanh"
+    activation: Activation = "silu"
     diagonal: Positive = "softplus"
     offset: float = 1e-3
     gravity: Literal["potential", "vector"] = "potential"
@@ -84,7 +84,9 @@ class LagrangianNetwork(eqx.Module):
         turning = sum(kind != "prismatic" for kind in joints.kinds)
         trunk_key, diagonal_key, lower_key, gravity_key = jax.random.split(key, 4)
         self.trunk = Perceptron(n + turning, settings.width, settings.depth, settings.activation, key=trunk_key)
-        self.diagonal = Affine(settings.width, n, key=diagonal_key, bias=0.5)  # softplus(0.5) ≈ 1: H starts near its scale
+        self.diagonal = Affine(
+            settings.width, n, key=diagonal_key, bias=0.5
+        )  # softplus(0.5) ≈ 1: H starts near its scale
         self.lower = Affine(settings.width, n * (n - 1) // 2, key=lower_key)
         self.gravity = Affine(settings.width, 1 if settings.gravity == "potential" else n, key=gravity_key)
 
@@ -110,7 +112,7 @@ class LagrangianNetwork(eqx.Module):
         bias = jnp.zeros_like(self.lower.weight, shape=(n * n,)).at[at].set(self.lower.bias)
         lower = (weight @ hidden + bias).reshape(n, n)
         diagonal = POSITIVE[self.settings.diagonal](self.diagonal(hidden)) + self.settings.offset
-        return self._inertia_scale()[:, None] * (lower + jnp.eye(n, dtype=diagonal.dtype) * diagonal)
+        return self._inertia_scale()[:, None] * (lower + jnp.eye(n, dtype=diagonal.dtype) * diagonal[:, None])
 
     def _inertia_scale(self) -> Vector:
         """The size of each row of the factor, √(τ/q̈), so that an untrained network speaks the robot's units."""

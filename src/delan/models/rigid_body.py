@@ -1,17 +1,18 @@
 """The model of an arm whose links are known: recursive Newton–Euler and its kin, by Pinocchio."""
 
 import numpy as np
-import pinocchio as pin
+import pinocchio as pin  # pyright: ignore[reportMissingImports]  (its wheel puts it where only Python finds it)
 from jaxtyping import Float
 
 from ..errors import ModelError
 from ..joints import Energy, JointKind, Joints, TorqueComponents
+from .dynamics import VectorResult as Vector
 
-Vector = Float[np.ndarray, " dof"]
+Result = Float[np.ndarray, " dof"]
 
 
 class RigidBody:
-    """Keeps every promise of `DynamicsModel` from given masses, centres and inertias; numpy in, numpy out.
+    """Keeps every promise of `DynamicsModel` from given masses, centres and inertias; gives numpy arrays.
 
     Pinocchio computes on one sample at a time, so this model is no subject of `jax.vmap`; use `rows` for many samples.
     """
@@ -29,11 +30,11 @@ class RigidBody:
         except ValueError as error:
             raise ModelError(f"the URDF cannot be read: {error}; check it with `check_urdf`") from None
 
-    def inverse_dynamics(self, q: Vector, qd: Vector, qdd: Vector) -> Vector:
+    def inverse_dynamics(self, q: Vector, qd: Vector, qdd: Vector) -> Result:
         """The torque by recursive Newton–Euler [N m or N]."""
         return pin.rnea(self._model, self._data, self._configuration(q), np.asarray(qd), np.asarray(qdd)).copy()
 
-    def forward_dynamics(self, q: Vector, qd: Vector, tau: Vector) -> Vector:
+    def forward_dynamics(self, q: Vector, qd: Vector, tau: Vector) -> Result:
         """The acceleration by the articulated-body algorithm [rad/s² or m/s²]."""
         return pin.aba(self._model, self._data, self._configuration(q), np.asarray(qd), np.asarray(tau)).copy()
 
@@ -61,7 +62,7 @@ class RigidBody:
         inertia_rate = self._inertia_rate(q, qd)
         return float(qd @ (self.mass_matrix(q) @ qdd + inertia_rate @ qd / 2 + self._data.g))
 
-    def _inertia_rate(self, q: Vector, qd: Vector) -> Float[np.ndarray, "dof dof"]:
+    def _inertia_rate(self, q: Vector, qd: Result) -> Float[np.ndarray, "dof dof"]:
         """Ḣ = C + Cᵀ for the Coriolis matrix of Christoffel symbols."""
         coriolis = pin.computeCoriolisMatrix(self._model, self._data, self._configuration(q), qd).copy()
         return coriolis + coriolis.T
@@ -92,7 +93,9 @@ def _kind(model: pin.Model, index: int) -> JointKind:
     joint = model.joints[index]
     name = joint.shortname()
     if joint.nv != 1 or not name.startswith(("JointModelR", "JointModelP")):
-        raise ModelError(f"joint {model.names[index]} is a {name}; only revolute, continuous and prismatic joints are known")
+        raise ModelError(
+            f"joint {model.names[index]} is a {name}; only revolute, continuous and prismatic joints are known"
+        )
     if joint.nq == 2:
         return "continuous"
     return "prismatic" if name.startswith("JointModelP") else "revolute"

@@ -111,8 +111,21 @@ def draw_curves(result: DemoResult) -> Figure:
         for name, fitted in result.models.items():
             history = fitted.result.history
             seconds = [row.seconds for row in history]
-            axes.plot(seconds, [row.validation for row in history], color=COLOURS[name], linewidth=1.6, label=f"{name}, validation letters")
-            axes.plot(seconds, [row.training for row in history], color=COLOURS[name], linewidth=1, linestyle=":", label=f"{name}, training letters")
+            axes.plot(
+                seconds,
+                [row.validation for row in history],
+                color=COLOURS[name],
+                linewidth=1.6,
+                label=f"{name}, validation letters",
+            )
+            axes.plot(
+                seconds,
+                [row.training for row in history],
+                color=COLOURS[name],
+                linewidth=1,
+                linestyle=":",
+                label=f"{name}, training letters",
+            )
         axes.set_yscale("log")
         axes.set_xlabel("training time, compilation included [s]")
         axes.set_ylabel("loss (normalised torque error)")
@@ -130,7 +143,9 @@ def draw_inertia(result: DemoResult) -> Figure:
     elbow = np.linspace(seen[:, 1].min() - 0.5, seen[:, 1].max() + 0.5, 101)
     grid = np.stack(np.meshgrid(shoulder, elbow, indexing="ij"), axis=-1)
     with jax.enable_x64(True):
-        learned = predict(model, "mass_matrix", jnp.asarray(grid.reshape(-1, 2))).reshape(len(shoulder), len(elbow), 2, 2)
+        learned = predict(model, "mass_matrix", jnp.asarray(grid.reshape(-1, 2))).reshape(
+            len(shoulder), len(elbow), 2, 2
+        )
     truth = np.stack([result.truth.mass_matrix(q) for q in grid[0]])
     with drawing(9.6, 2.9) as figure:
         axes = figure.subplots(1, 3, sharex=True)

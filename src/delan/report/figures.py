@@ -4,6 +4,7 @@ import base64
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -12,7 +13,7 @@ from matplotlib.figure import Figure
 INK, TRUTH, LEARNED, RIVAL = "#1f2933", "#c3ccd6", "#0b6e99", "#d9742b"
 """Text; the truth; what our model learned; what its rival learned."""
 
-STYLE = {
+STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "delan",
     "font.family": "sans-serif",
@@ -52,6 +53,6 @@ def as_image(figure: Figure) -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
-def truth_line(axes: Axes, x, y, label: str | None = None) -> None:
+def truth_line(axes: Axes, x: Any, y: Any, label: str | None = None) -> None:
     """The truth: broad and pale, so that a line on top of it can be seen to lie on it."""
     axes.plot(x, y, color=TRUTH, linewidth=4.5, solid_capstyle="round", label=label)

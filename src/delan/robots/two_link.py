@@ -1,4 +1,4 @@
-"""A two-joint arm in a vertical plane: x forward, z up, gravity down; q₁ from the horizontal, q₂ from the first link."""
+"""A two-joint arm in a vertical plane: x forward, z up; q₁ from the horizontal, q₂ from the first link."""
 
 import numpy as np
 from jaxtyping import Float
@@ -41,17 +41,21 @@ TWO_LINK = Arm(
 def pen_position(q: Float[np.ndarray, "time 2"]) -> Float[np.ndarray, "time 2"]:
     """The end point (x, z) [m] of joint positions [rad]."""
     a, b = q[:, 0], q[:, 0] + q[:, 1]
-    return np.stack([LENGTHS[0] * np.cos(a) + LENGTHS[1] * np.cos(b), LENGTHS[0] * np.sin(a) + LENGTHS[1] * np.sin(b)], 1)
+    return np.stack(
+        [LENGTHS[0] * np.cos(a) + LENGTHS[1] * np.cos(b), LENGTHS[0] * np.sin(a) + LENGTHS[1] * np.sin(b)], 1
+    )
 
 
 def follow(pen: Trajectory) -> Trajectory:
-    """The joint motion that moves the end point along (x, z), the elbow hanging below; exact to the second derivative."""
+    """The joint motion that moves the end point along (x, z), elbow below, exact to the second derivative."""
     x, z = pen.q.T
     first, second = LENGTHS
     cosine = (x**2 + z**2 - first**2 - second**2) / (2 * first * second)
     if np.any(np.abs(cosine) >= 1):
         row = int(np.argmax(np.abs(cosine) >= 1))
-        problem = f"the point ({x[row]:.3f}, {z[row]:.3f}) m is out of reach; stay within {first + second} m of the shoulder"
+        problem = (
+            f"the point ({x[row]:.3f}, {z[row]:.3f}) m is out of reach; stay within {first + second} m of the shoulder"
+        )
         raise DataError(pen.label, problem, row=row)
     bend = np.arccos(cosine)
     shoulder = np.arctan2(z, x) - np.arctan2(second * np.sin(bend), first + second * np.cos(bend))
@@ -63,6 +67,9 @@ def follow(pen: Trajectory) -> Trajectory:
     qd = np.linalg.solve(jacobian, pen.qd[:, :, None])[:, :, 0]
     turn, turn_both = qd[:, :1], qd[:, :1] + qd[:, 1:]
     # Each link turns its derivative by a right angle: d/dt (−sin, cos) = −(cos, sin) times the angular velocity.
-    swing = -(first * np.stack([np.cos(a), np.sin(a)], 1) * turn**2 + second * np.stack([np.cos(b), np.sin(b)], 1) * turn_both**2)
+    swing = -(
+        first * np.stack([np.cos(a), np.sin(a)], 1) * turn**2
+        + second * np.stack([np.cos(b), np.sin(b)], 1) * turn_both**2
+    )
     qdd = np.linalg.solve(jacobian, (pen.qdd - swing)[:, :, None])[:, :, 0]
     return Trajectory(t=pen.t, q=q, qd=qd, qdd=qdd, label=pen.label)

@@ -1,0 +1,46 @@
+"""Every test runs with shapes and types checked at run time, in float64, and with silent broadcasting refused."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+import jaxtyping
+from jaxtyping import install_import_hook
+
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_numpy_rank_promotion", "raise")
+# Compiled programs are kept between runs and shared by the workers; the numbers do not depend on it.
+cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "delan" / "xla-tests"
+jax.config.update("jax_compilation_cache_dir", str(cache))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+assert "delan" not in sys.modules, "the hook must be in place before the package is imported"
+install_import_hook("delan", "beartype.beartype")
+
+import pytest  # noqa: E402
+from hypothesis import settings  # noqa: E402
+
+settings.register_profile("delan", deadline=None, max_examples=25, derandomize=True)
+settings.load_profile("delan")
+
+
+@pytest.fixture
+def as_shipped() -> Iterator[None]:
+    """Without run-time type checks, as users run the package: its own errors must answer, not the checker's."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def published_letters() -> Path:
+    """The two-joint character data published with the paper's reference implementation."""
+    path = SHARED / "published_letters.npz"
+    if not path.exists():
+        pytest.skip(f"the published character data are not here ({path})")
+    return path

@@ -1,0 +1,94 @@
+"""The models that keep the promise of `DynamicsModel`, and data to try them on. A new member joins by one line."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from delan.joints import Dataset, Joints
+from delan.models.dynamics import DynamicsModel, InverseDynamics, Normalisation
+from delan.models.feed_forward import FeedForwardNetwork
+from delan.models.network import LagrangianNetwork, LagrangianNetworkSettings
+from delan.models.rigid_body import RigidBody
+from delan.robots.two_link import TWO_LINK
+
+
+def network(joints: Joints, seed: int = 0, scale: float = 1.0, **settings) -> LagrangianNetwork:
+    """An untrained network in odd units whose weights are blown up by `scale`."""
+    n = joints.dof
+    odd = Normalisation(
+        q_mean=jnp.linspace(-1, 1, n),
+        q_std=jnp.linspace(0.5, 2, n),
+        qd_std=jnp.linspace(1, 3, n),
+        qdd_std=jnp.linspace(2, 5, n),
+        tau_mean=jnp.linspace(-3, 3, n),
+        tau_std=jnp.linspace(20, 0.5, n),
+    )
+    made = LagrangianNetwork(joints, LagrangianNetworkSettings(**settings), odd, key=jax.random.key(seed))
+    return jax.tree.map(lambda leaf: leaf * scale if leaf is not None else None, made) if scale != 1 else made
+
+
+MIXED = Joints.of(("revolute", "prismatic", "continuous"))
+
+DYNAMICS: dict[str, Callable[[], DynamicsModel]] = {
+    "network, 1 joint": lambda: network(Joints.revolute(1)),
+    "network, 2 joints": lambda: network(Joints.revolute(2), depth=3, width=16),
+    "network, mixed joints": lambda: network(MIXED, activation="softplus"),
+    "network, 7 joints": lambda: network(Joints.revolute(7)),
+    "network, 30 joints": lambda: network(Joints.revolute(30), width=32),
+    "network, relu as in the paper": lambda: network(Joints.revolute(3), activation="relu", diagonal="relu"),
+    "network, vector gravity": lambda: network(Joints.revolute(3), gravity="vector"),
+    "rigid body": lambda: RigidBody.from_urdf(TWO_LINK.urdf()),
+}
+"""Models that know their mechanics."""
+
+
+class Compiled:
+    """A learned model with its methods compiled, so that tests need not wait for op-by-op execution."""
+
+    def __init__(self, model: DynamicsModel):
+        self.joints = model.joints
+        for name in ("inverse_dynamics", "forward_dynamics", "mass_matrix", "components", "energy", "power"):
+            setattr(self, name, eqx.filter_jit(getattr(model, name)))
+
+
+WITHOUT_ENERGY = {"network, vector gravity"}
+"""Those that have no potential energy and say so."""
+
+INVERSE: dict[str, Callable[[], InverseDynamics]] = {
+    **DYNAMICS,
+    "feed-forward": lambda: FeedForwardNetwork(MIXED, key=jax.random.key(0)),
+}
+"""Models that know at least the torque."""
+
+
+def pendulum(trajectories: int = 6, samples: int = 50, seed: int = 0) -> Dataset:
+    """A pendulum of 2 kg at 0.5 m in full truth: H = 0.5 kg m², g = 9.81 cos q N m, no Coriolis torque."""
+    rng = np.random.default_rng(seed)
+    t = np.tile(np.arange(samples) * 0.02, (trajectories, 1))
+    size, rate, phase = rng.uniform([0.5, 2, 0], [1.5, 5, 6], (trajectories, 3)).T[:, :, None]
+    q = size * np.sin(rate * t + phase)
+    qd = size * rate * np.cos(rate * t + phase)
+    qdd = -size * rate**2 * np.sin(rate * t + phase)
+    q, qd, qdd = (column.reshape(-1, 1) for column in (q, qd, qdd))
+    truth = {"inertial": 0.5 * qdd, "coriolis": 0 * qd, "gravity": 9.81 * np.cos(q)}
+    return Dataset(
+        t=t.ravel(),
+        q=q,
+        qd=qd,
+        qdd=qdd,
+        tau=truth["inertial"] + truth["gravity"],
+        trajectory=np.repeat(np.arange(trajectories), samples),
+        truth=truth,
+        joints=Joints.revolute(1),
+        source="pendulum",
+    )
+
+
+def noisy(dataset: Dataset, share: float, seed: int = 0) -> Dataset:
+    """The dataset with Gaussian noise of a share of each joint's torque."""
+    noise = np.random.default_rng(seed).standard_normal(dataset.tau.shape)
+    return replace(dataset, tau=dataset.tau + share * dataset.tau.std(axis=0) * noise)

@@ -1,0 +1,192 @@
+"""The command line as a person types it: in processes of its own, with files, signals and exit codes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from delan import storage
+from delan.joints import Dataset
+
+from .members import pendulum
+
+DELAN = [sys.executable, "-m", "delan.interfaces.cli"]
+
+
+def run(*arguments: object, cwd: Path, **options) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*DELAN, *map(str, arguments)], cwd=cwd, capture_output=True, text=True, timeout=300, **options
+    )
+
+
+def write(path: Path, data: Dataset) -> Path:
+    columns = {name: getattr(data, name) for name in ("t", "q", "qd", "qdd", "tau", "trajectory")}
+    np.savez(path, **columns, **data.truth)
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A folder with two logs and a model fitted to the first, as JSON tells in `fit.json`."""
+    path = tmp_path_factory.mktemp("cli")
+    write(path / "arm.npz", pendulum())
+    write(path / "other.npz", pendulum(seed=9))
+    fitted = run("fit", "arm.npz", "-o", "arm.delan", "--test", "other.npz", "--epochs", 30, "--json", cwd=path)
+    assert fitted.returncode == 0, fitted.stderr
+    (path / "fit.json").write_text(fitted.stdout)
+    return path
+
+
+def test_help_comes_without_the_heavy_libraries():
+    code = (
+        "import sys; sys.argv = ['delan', '--help']; from delan.interfaces.cli import app; app(standalone_mode=False); "
+        "print([name for name in ('jax', 'matplotlib', 'pinocchio', 'mujoco', 'scipy') if name in sys.modules])"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.strip().endswith("[]")
+    assert all(command in shown.stdout for command in ("demo", "fit", "evaluate"))
+
+
+def test_fit_tells_json_on_stdout_alone(folder):
+    told = json.loads((folder / "fit.json").read_text())
+    for quantity in ("torque", "inertial", "coriolis", "gravity"):
+        assert set(told[quantity]) == {"mse", "mse_sum", "rmse", "nmse", "nmse_mean", "r2"}
+        assert len(told[quantity]["mse"]) == 1
+    assert told["torque"]["nmse_mean"] < 1e-4
+    assert told["scored_on"] == "test"
+    assert told["seconds"] > 0
+    assert told["optimizer"] == "lm"
+    assert not told["interrupted"]
+
+
+def test_evaluate_repeats_the_scores_of_the_fit(folder):
+    told = json.loads((folder / "fit.json").read_text())
+    again = json.loads(run("evaluate", "arm.delan", "other.npz", "--json", cwd=folder).stdout)
+    assert again["torque"] == told["torque"]
+    assert again["gravity"] == told["gravity"]
+
+
+def test_the_model_file_remembers_its_making(folder):
+    header = storage.read_header(folder / "arm.delan")
+    told = json.loads((folder / "fit.json").read_text())
+    assert header["scores"]["test"]["torque"] == told["torque"]
+    assert header["fit"]["settings"]["epochs"] == 30
+    assert header["log"] == "arm.npz"
+
+
+def test_the_same_seed_writes_the_same_weights(folder):
+    run("fit", "arm.npz", "-o", "again.delan", "--epochs", 30, cwd=folder)
+    run("fit", "arm.npz", "-o", "seed1.delan", "--epochs", 30, "--seed", 1, cwd=folder)
+    models = [
+        storage.read_arrays(folder / name, storage.FORMAT)[0] for name in ("arm.delan", "again.delan", "seed1.delan")
+    ]
+    assert all(np.array_equal(models[0][name], models[1][name]) for name in models[0])
+    assert not np.array_equal(models[0]["diagonal.weight"], models[2]["diagonal.weight"])
+
+
+def test_people_get_a_table(folder):
+    shown = run("evaluate", "arm.delan", "other.npz", cwd=folder)
+    assert shown.returncode == 0
+    assert all(word in shown.stdout for word in ("torque", "gravity", "acceleration", "nMSE", "other.npz"))
+
+
+def test_a_feed_forward_fit_and_several_seeds(folder):
+    shown = run(
+        "fit",
+        "arm.npz",
+        "-o",
+        "ff.delan",
+        "--model",
+        "feedforward",
+        "--width",
+        8,
+        "--epochs",
+        10,
+        "--seeds",
+        2,
+        cwd=folder,
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert "Validation nMSE of 2 seeds" in shown.stdout
+    assert storage.read_header(folder / "ff.delan")["architecture"]["width"] == 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fit", "none.npz"], "delan: none.npz: no such file; check the path"),
+        (
+            ["fit", "arm.npz", "-o", "sub/x.delan", "--seconds", "1", "--epochs", "1"],
+            "both bound the training; give one of them",
+        ),
+        (["fit", "arm.npz", "-o", "."], "is a folder; give another output path"),
+        (["fit", "arm.npz", "--width", "0"], "width and depth must be at least 1, got width=0"),
+        (["fit", "arm.npz", "--seconds", "-1"], "seconds must be positive and finite, got -1.0"),
+        (["evaluate", "arm.npz", "arm.npz"], "is truncated, damaged or no delan-model file"),
+        (["evaluate", "none.delan", "arm.npz"], "none.delan: no such file; check the path"),
+    ],
+)
+def test_bad_input_gets_one_clear_line(folder, arguments, message):
+    shown = run(*arguments, cwd=folder)
+    assert shown.returncode == 1
+    assert message in shown.stderr
+    assert "Traceback" not in shown.stderr
+    assert shown.stdout == ""
+
+
+def test_a_misspelt_option_is_refused(folder):
+    shown = run("fit", "arm.npz", "--epoch", 3, cwd=folder)
+    assert shown.returncode == 2
+    assert "--epochs" in shown.stderr
+
+
+def test_ctrl_c_saves_the_best_model_and_resume_goes_on(folder):
+    """A fit of far too many epochs, stopped from outside once it has kept a checkpoint."""
+    fit = [
+        "fit",
+        "arm.npz",
+        "-o",
+        "stopped.delan",
+        "--optimizer",
+        "adam",
+        "--width",
+        "8",
+        "--epochs",
+        "1000000",
+        "--json",
+    ]
+    process = subprocess.Popen([*DELAN, *fit], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    checkpoint = folder / "stopped.delan.checkpoint"
+    deadline = time.monotonic() + 120
+    while not checkpoint.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert checkpoint.exists()
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=120)
+    assert process.returncode == 130, stderr
+    assert json.loads(stdout)["interrupted"]
+    assert "holds the best model so far, --resume goes on" in stderr
+    assert storage.load(folder / "stopped.delan").joints.dof == 1
+    refused = run(*fit[:-2], "2000000", "--resume", cwd=folder)
+    assert refused.returncode == 1
+    assert "made with other data, settings or seed" in refused.stderr
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write anywhere")
+def test_an_unwritable_folder_is_found_before_the_work(folder, tmp_path):
+    tmp_path.chmod(0o500)
+    shown = run("fit", "arm.npz", "-o", tmp_path / "x.delan", cwd=folder)
+    assert shown.returncode == 1
+    assert "is in a folder that cannot be written" in shown.stderr
+
+
+def test_the_version_is_told(folder):
+    shown = run("--version", cwd=folder)
+    assert shown.stdout.startswith("delan 0.")

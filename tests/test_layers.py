@@ -1,0 +1,97 @@
+"""The rooms and the directions of the arrows between them, read from the source."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import delan
+
+ROOT = Path(__file__).parents[1] / "src" / "delan"
+LAYERS = [
+    {"errors"},
+    {"joints"},
+    {"mechanics", "data", "robots"},
+    {"models"},
+    {"storage"},
+    {"learning"},
+    {"experiments"},
+    {"report"},
+    {"interfaces"},
+]
+HOMES = {"pinocchio": {"models/rigid_body.py"}, "mujoco": set(), "pybullet": set(), "optax": {"learning/descent.py"}}
+"""Libraries that live in one place, so that another could take theirs."""
+
+
+def room(path: Path) -> str:
+    relative = path.relative_to(ROOT)
+    return relative.parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> set[str]:
+    """Absolute names of what a file imports, at its top or inside functions; not what only the type checker sees."""
+    tree = ast.parse(path.read_text())
+    hidden = {
+        id(node)
+        for branch in ast.walk(tree)
+        if isinstance(branch, ast.If) and "TYPE_CHECKING" in ast.unparse(branch.test)
+        for node in ast.walk(branch)
+    }
+    names = set()
+    package = ["delan", *path.relative_to(ROOT).parts[:-1]]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and (id(node) not in hidden or path.parent.name != "interfaces"):
+            start = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*start, *([node.module] if node.module else [])])
+            names |= {f"{module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def level(name: str) -> int:
+    return next(i for i, layer in enumerate(LAYERS) if name in layer)
+
+
+FILES = [path for path in sorted(ROOT.rglob("*.py")) if path != ROOT / "__init__.py"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_point_down(path):
+    for name in imports(path):
+        parts = name.split(".")
+        if parts[0] == "delan" and len(parts) > 1 and parts[1] != room(path):
+            assert level(parts[1]) < level(room(path)), f"{path.name} imports {name}, which is not below it"
+
+
+@pytest.mark.parametrize("library", HOMES)
+def test_libraries_stay_in_their_homes(library):
+    users = {str(path.relative_to(ROOT)) for path in FILES if any(n.split(".")[0] == library for n in imports(path))}
+    assert users == HOMES[library]
+
+
+def test_nothing_imports_the_interfaces():
+    users = [
+        path for path in FILES if room(path) != "interfaces" and any("interfaces" in name for name in imports(path))
+    ]
+    assert users == []
+
+
+def test_matplotlib_draws_only_in_reports_and_experiments():
+    users = {room(path) for path in FILES if any(name.split(".")[0] == "matplotlib" for name in imports(path))}
+    assert users <= {"report", "experiments"}
+
+
+def test_every_public_name_is_there():
+    assert sorted(delan.__all__) == dir(delan)
+    for name in delan.__all__:
+        assert getattr(delan, name).__doc__ or isinstance(getattr(delan, name), dict)
+    with pytest.raises(AttributeError, match="module 'delan' has no attribute 'fti'"):
+        delan.fti  # noqa: B018
+    declared = {
+        alias.name
+        for node in ast.walk(ast.parse((ROOT / "__init__.py").read_text()))
+        if isinstance(node, ast.ImportFrom) and node.level
+        for alias in node.names
+    }
+    assert declared == set(delan.__all__)

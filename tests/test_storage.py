@@ -1,0 +1,165 @@
+"""Model files: they come back as they were, and what is not one is refused without running anything."""
+
+import json
+import os
+import struct
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import save_file
+
+from delan import storage
+from delan.errors import ModelError, ModelFileError
+from delan.joints import Joints
+from delan.models.feed_forward import FeedForwardNetwork, FeedForwardSettings
+from delan.models.rigid_body import RigidBody
+from delan.robots.two_link import TWO_LINK
+
+from .members import MIXED, network
+
+MODELS = {
+    "network": lambda: network(MIXED, width=5, depth=3, gravity="vector", diagonal="relu", offset=0.25),
+    "one joint": lambda: network(Joints.revolute(1), width=4),
+    "feed-forward": lambda: FeedForwardNetwork(MIXED, FeedForwardSettings(width=5), key=jax.random.key(1)),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_comes_back_bit_for_bit(name, tmp_path):
+    model = MODELS[name]()
+    storage.save(model, tmp_path / "m.delan")
+    loaded = storage.load(tmp_path / "m.delan")
+    assert type(loaded) is type(model)
+    assert loaded.joints == model.joints
+    assert loaded.settings == model.settings  # type: ignore[attr-defined]
+    for a, b in zip(jax.tree.leaves(model), jax.tree.leaves(loaded), strict=True):
+        np.testing.assert_array_equal(a, b)
+    motion = jnp.ones((3, model.joints.dof))
+    np.testing.assert_array_equal(model.inverse_dynamics(*motion), loaded.inverse_dynamics(*motion))
+
+
+def test_the_header_tells_what_the_model_is(tmp_path):
+    storage.save(MODELS["network"](), tmp_path / "m.delan", provenance={"scores": {"test": 1.0}, "seed": [0, 7]})
+    header = storage.read_header(tmp_path / "m.delan")
+    assert header["kind"] == "lagrangian_network"
+    assert header["architecture"]["gravity"] == "vector"
+    assert header["joints"] == {"names": list(MIXED.names), "kinds": list(MIXED.kinds)}
+    assert header["units"]["tau"] == "N m or N"
+    assert len(header["normalisation"]["tau_std"]) == 3
+    assert header["scores"] == {"test": 1.0}
+    assert header["seed"] == [0, 7]
+    assert set(header["versions"]) == {"delan", "jax", "equinox"}
+
+
+def test_models_without_a_file_form_are_refused(tmp_path):
+    with pytest.raises(ModelError, match="cannot save a RigidBody; can save: LagrangianNetwork, FeedForwardNetwork"):
+        storage.save(RigidBody.from_urdf(TWO_LINK.urdf()), tmp_path / "m.delan")
+    assert not list(tmp_path.iterdir())
+
+
+def saved(folder: Path) -> Path:
+    storage.save(MODELS["network"](), folder / "m.delan")
+    return folder / "m.delan"
+
+
+def with_header(path: Path, edit) -> None:
+    """Rewrite the JSON header of a model file."""
+    content = path.read_bytes()
+    size = struct.unpack("<Q", content[:8])[0]
+    outer = json.loads(content[8 : 8 + size])
+    inner = json.loads(outer["__metadata__"]["delan"])
+    edit(inner)
+    outer["__metadata__"]["delan"] = json.dumps(inner)
+    head = json.dumps(outer).encode()
+    path.write_bytes(struct.pack("<Q", len(head)) + head + content[8 + size :])
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda h: h.update(format_version=2), "its format version is 2, this delan reads 1; update delan"),
+        (lambda h: h.update(format="delan-checkpoint"), "expected a delan-model file, found 'delan-checkpoint'"),
+        (lambda h: h.update(kind="pickle"), r"its header is damaged \(KeyError: 'pickle'\); save it anew"),
+        (lambda h: h.pop("architecture"), r"its header is damaged \(KeyError: 'architecture'\)"),
+        (lambda h: h["architecture"].update(color="red"), r"its header is damaged \(TypeError: .*color"),
+        (lambda h: h["architecture"].update(width=-3), r"its header is damaged \(width and depth must be at least 1"),
+        (lambda h: h["architecture"].update(width=10**9), "asks for an impossibly large network"),
+        (
+            lambda h: h["architecture"].update(width=6),
+            r"expected an array trunk.layers.0.weight of shape \(6, 5\), found one of shape \(5, 5\)",
+        ),
+        (lambda h: h["joints"].update(kinds=["revolute"]), "got 3 joint names and 1 joint kinds"),
+    ],
+)
+@pytest.mark.usefixtures("as_shipped")
+def test_a_wrong_header_is_refused(edit, message, tmp_path):
+    path = saved(tmp_path)
+    with_header(path, edit)
+    with pytest.raises(ModelFileError, match=message):
+        storage.load(path)
+
+
+def test_a_non_finite_weight_is_refused(tmp_path):
+    model = MODELS["network"]()
+    arrays = storage.arrays_of(model)
+    header = storage.read_header(saved(tmp_path))
+    arrays["diagonal.bias"] = arrays["diagonal.bias"] * np.nan
+    storage.write_arrays(tmp_path / "m.delan", arrays, storage.FORMAT, header)
+    with pytest.raises(ModelFileError, match=r"the array diagonal.bias holds a non-finite number; fit the model anew"):
+        storage.load(tmp_path / "m.delan")
+
+
+def test_files_that_are_no_models(tmp_path):
+    with pytest.raises(ModelFileError, match="no such file; check the path"):
+        storage.load(tmp_path / "none.delan")
+    (tmp_path / "text").write_text("hello, world, this is no model at all")
+    with pytest.raises(ModelFileError, match="is truncated, damaged or no delan-model file"):
+        storage.load(tmp_path / "text")
+    save_file({"a": np.zeros(3)}, tmp_path / "foreign")
+    with pytest.raises(ModelFileError, match="is no delan-model file; give a file that `delan` wrote"):
+        storage.load(tmp_path / "foreign")
+
+
+@given(data=st.data())
+@settings(max_examples=100)
+@pytest.mark.usefixtures("as_shipped")
+def test_damaged_files_are_refused_or_harmless(data, tmp_path_factory):
+    path = saved(tmp_path_factory.mktemp("damaged"))
+    content = bytearray(path.read_bytes())
+    if data.draw(st.booleans()):
+        content = content[: data.draw(st.integers(0, len(content) - 1))]
+    else:
+        content[data.draw(st.integers(0, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    path.write_bytes(content)
+    try:
+        model = storage.load(path)
+    except ModelFileError:
+        return
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(model))
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+    path = saved(tmp_path)
+    before = path.read_bytes()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(
+        ModelFileError,
+        match="cannot be written: No space left on device; give a path in a folder that exists and has room",
+    ):
+        storage.save(MODELS["one joint"](), path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_missing_folder_is_said(tmp_path):
+    with pytest.raises(ModelFileError, match="cannot be written: No such file or directory"):
+        storage.save(MODELS["one joint"](), tmp_path / "none" / "m.delan")
