@@ -1,0 +1,41 @@
+# `make demo` and `make test` need Python 3.11 or newer, gcc and git, and install the rest into .venv.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
+
+.PHONY: demo test test-slow lint bench clean
+
+demo: $(VENV)/.user
+	$(BIN)/delan demo
+
+test: lint
+	$(BIN)/pytest -n $(WORKERS) -m "not slow" tests
+
+test-slow: $(VENV)/.dev
+	$(BIN)/pytest -n $(WORKERS) tests
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/pyright
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.throughput
+	$(BIN)/python -m benchmarks.published_letters
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.user: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) --editable .
+	touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) --editable ".[dev]"
+	touch $@ $(VENV)/.user
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache demo

@@ -1,0 +1,1 @@
+"""Commands that measure what the project claims; each prints a table and writes compact JSON."""
