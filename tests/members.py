@@ -12,7 +12,7 @@ from delan.joints import Dataset, Joints
 from delan.models.dynamics import DynamicsModel, InverseDynamics, Normalisation
 from delan.models.feed_forward import FeedForwardNetwork
 from delan.models.network import LagrangianNetwork, LagrangianNetworkSettings
-from delan.models.rigid_body import RigidBody
+from delan.models.rigid_body import JointFriction, RigidBody
 from delan.robots.two_link import TWO_LINK
 
 
@@ -42,8 +42,17 @@ DYNAMICS: dict[str, Callable[[], DynamicsModel]] = {
     "network, relu as in the paper": lambda: network(Joints.revolute(3), activation="relu", diagonal="relu"),
     "network, vector gravity": lambda: network(Joints.revolute(3), gravity="vector"),
     "rigid body": lambda: RigidBody.from_urdf(TWO_LINK.urdf()),
+    "rigid body, rotors and friction": lambda: RigidBody.from_urdf(
+        TWO_LINK.urdf(),
+        armature=np.array([0.1, 0.05]),
+        friction=JointFriction(np.array([0.5, 0.2]), np.array([0.3, 0.1]), np.array([0.1, -0.1])),
+    ),
 }
 """Models that know their mechanics."""
+
+
+WITH_FRICTION = {"rigid body, rotors and friction"}
+"""Those whose friction takes part of the torque: power and forces at rest are compared without it."""
 
 
 class Compiled:

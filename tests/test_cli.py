@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,8 @@ def run(*arguments: object, cwd: Path, **options) -> subprocess.CompletedProcess
 
 def write(path: Path, data: Dataset) -> Path:
     columns = {name: getattr(data, name) for name in ("t", "q", "qd", "qdd", "tau", "trajectory")}
-    np.savez(path, **columns, **data.truth)
+    arrays: dict[str, Any] = {**columns, **data.truth}
+    np.savez(path, **arrays)
     return path
 
 

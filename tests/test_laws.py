@@ -14,7 +14,7 @@ from delan.errors import ModelError
 from delan.joints import Joints
 from delan.models.dynamics import DynamicsModel, InverseDynamics
 
-from .members import DYNAMICS, INVERSE, MIXED, WITHOUT_ENERGY, Compiled, network
+from .members import DYNAMICS, INVERSE, MIXED, WITH_FRICTION, WITHOUT_ENERGY, Compiled, network
 
 
 @pytest.fixture(scope="module", params=DYNAMICS)
@@ -71,8 +71,16 @@ def test_inertial_part_is_inertia_times_acceleration(member):
 
 def test_gravity_is_the_torque_at_rest(member):
     for q, qd, qdd in states(member[1], 5):
-        at_rest = member[1].inverse_dynamics(q, 0 * qd, 0 * qdd)
-        np.testing.assert_allclose(member[1].components(q, qd, qdd).gravity, at_rest, rtol=1e-10, atol=1e-10)
+        at_rest = np.asarray(member[1].inverse_dynamics(q, 0 * qd, 0 * qdd))
+        parts = member[1].components(q, 0 * qd, 0 * qdd)
+        gravity = np.asarray(member[1].components(q, qd, qdd).gravity)
+        np.testing.assert_allclose(gravity, at_rest - np.asarray(parts.friction), rtol=1e-10, atol=1e-10)
+
+
+def test_friction_is_there_where_it_is_promised(member):
+    name, model = member
+    for motion in states(model, 2):
+        assert np.any(np.asarray(model.components(*motion).friction)) == (name in WITH_FRICTION)
 
 
 def test_coriolis_torque_is_quadratic_in_velocity(member):
@@ -82,12 +90,13 @@ def test_coriolis_torque_is_quadratic_in_velocity(member):
 
 
 def test_power_balance(member):
-    """What the torques feed in, the energy gains: d(T + V)/dt = q̇ᵀ τ."""
+    """What the torques feed in beyond friction, the energy gains: d(T + V)/dt = q̇ᵀ (τ − friction)."""
     name, model = member
     if name in WITHOUT_ENERGY:
         pytest.skip("has no potential energy")
     for q, qd, qdd in states(model, 5):
-        fed = float(np.asarray(qd) @ np.asarray(model.inverse_dynamics(q, qd, qdd)))
+        lost = np.asarray(model.components(q, qd, qdd).friction)
+        fed = float(np.asarray(qd) @ (np.asarray(model.inverse_dynamics(q, qd, qdd)) - lost))
         assert float(model.power(q, qd, qdd)) == pytest.approx(fed, rel=1e-9, abs=1e-9)
 
 

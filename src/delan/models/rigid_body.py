@@ -1,42 +1,77 @@
 """The model of an arm whose links are known: recursive Newton–Euler and its kin, by Pinocchio."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pinocchio as pin  # pyright: ignore[reportMissingImports]  (its wheel puts it where only Python finds it)
 from jaxtyping import Float
 
 from ..errors import ModelError
 from ..joints import Energy, JointKind, Joints, TorqueComponents
+from ..mechanics.friction import coulomb_viscous
 from .dynamics import VectorResult as Vector
 
 Result = Float[np.ndarray, " dof"]
 
 
+@dataclass(frozen=True, eq=False)
+class JointFriction:
+    """Friction of each joint: Coulomb [N m or N], viscous [N m s/rad or N s/m], and a constant offset [N m or N].
+
+    `width` [rad/s or m/s] is the speed over which Coulomb friction changes its sign.
+    """
+
+    coulomb: Float[np.ndarray, " dof"]
+    viscous: Float[np.ndarray, " dof"]
+    offset: Float[np.ndarray, " dof"]
+    width: float = 0.01
+
+    def torque(self, qd: Result) -> Result:
+        """The torque that friction takes at the speed q̇ [N m or N]."""
+        return coulomb_viscous(qd, self.coulomb, self.viscous, self.offset, self.width)
+
+
 class RigidBody:
     """Keeps every promise of `DynamicsModel` from given masses, centres and inertias; gives numpy arrays.
 
+    `armature` [kg m² or kg] is the rotor inertia that each joint adds to the diagonal of H; `friction` is optional.
     Pinocchio computes on one sample at a time, so this model is no subject of `jax.vmap`; use `rows` for many samples.
     """
 
-    def __init__(self, model: pin.Model):
+    def __init__(
+        self,
+        model: pin.Model,
+        *,
+        friction: JointFriction | None = None,
+        armature: Float[np.ndarray, " dof"] | None = None,
+    ):
+        model = model.copy()
+        if armature is not None:
+            model.armature = np.asarray(armature, dtype=float)
         self._model = model
         self._data = model.createData()
+        self.friction = friction
         self.joints = Joints(tuple(model.names[1:]), tuple(_kind(model, i) for i in range(1, model.njoints)))
 
     @classmethod
-    def from_urdf(cls, text: str) -> "RigidBody":
+    def from_urdf(
+        cls, text: str, *, friction: JointFriction | None = None, armature: Float[np.ndarray, " dof"] | None = None
+    ) -> "RigidBody":
         """A model from the text of a URDF file; its base is fixed."""
         try:
-            return cls(pin.buildModelFromXML(text))
+            return cls(pin.buildModelFromXML(text), friction=friction, armature=armature)
         except ValueError as error:
             raise ModelError(f"the URDF cannot be read: {error}; check it with `check_urdf`") from None
 
     def inverse_dynamics(self, q: Vector, qd: Vector, qdd: Vector) -> Result:
         """The torque by recursive Newton–Euler [N m or N]."""
-        return pin.rnea(self._model, self._data, self._configuration(q), np.asarray(qd), np.asarray(qdd)).copy()
+        qd, qdd = np.asarray(qd, dtype=float), np.asarray(qdd, dtype=float)
+        return pin.rnea(self._model, self._data, self._configuration(q), qd, qdd) + self._friction(qd)
 
     def forward_dynamics(self, q: Vector, qd: Vector, tau: Vector) -> Result:
         """The acceleration by the articulated-body algorithm [rad/s² or m/s²]."""
-        return pin.aba(self._model, self._data, self._configuration(q), np.asarray(qd), np.asarray(tau)).copy()
+        qd, tau = np.asarray(qd, dtype=float), np.asarray(tau, dtype=float)
+        return pin.aba(self._model, self._data, self._configuration(q), qd, tau - self._friction(qd)).copy()
 
     def mass_matrix(self, q: Vector) -> Float[np.ndarray, "dof dof"]:
         """The inertia H(q) by the composite-rigid-body algorithm [kg m² or kg]."""
@@ -44,28 +79,26 @@ class RigidBody:
         return upper + np.triu(upper, 1).T
 
     def components(self, q: Vector, qd: Vector, qdd: Vector) -> TorqueComponents:
-        """The parts of the torque; friction is zero."""
-        gravity = pin.computeGeneralizedGravity(self._model, self._data, self._configuration(q)).copy()
-        coriolis = self.inverse_dynamics(q, qd, np.zeros_like(gravity)) - gravity
-        return TorqueComponents(self.mass_matrix(q) @ np.asarray(qdd), coriolis, gravity, np.zeros_like(gravity))
+        """The parts of the torque."""
+        configuration, qd = self._configuration(q), np.asarray(qd, dtype=float)
+        gravity = pin.computeGeneralizedGravity(self._model, self._data, configuration).copy()
+        coriolis = pin.rnea(self._model, self._data, configuration, qd, np.zeros_like(qd)) - gravity
+        return TorqueComponents(self.mass_matrix(q) @ np.asarray(qdd), coriolis, gravity, self._friction(qd))
 
     def energy(self, q: Vector, qd: Vector) -> Energy:
         """Kinetic and potential energy [J]."""
-        configuration = self._configuration(q)
-        kinetic = pin.computeKineticEnergy(self._model, self._data, configuration, np.asarray(qd))
-        return Energy(kinetic, pin.computePotentialEnergy(self._model, self._data, configuration))
+        configuration, qd = self._configuration(q), np.asarray(qd, dtype=float)
+        links = pin.computeKineticEnergy(self._model, self._data, configuration, qd)
+        rotors = float(self._model.armature @ qd**2) / 2
+        return Energy(links + rotors, pin.computePotentialEnergy(self._model, self._data, configuration))
 
     def power(self, q: Vector, qd: Vector, qdd: Vector) -> float:
-        """The rate of the total energy [W], by differentiating the energy: ∂V/∂q q̇ + d/dt ½ q̇ᵀ H q̇."""
-        configuration, qd, qdd = self._configuration(q), np.asarray(qd), np.asarray(qdd)
-        pin.computeAllTerms(self._model, self._data, configuration, qd)
-        inertia_rate = self._inertia_rate(q, qd)
-        return float(qd @ (self.mass_matrix(q) @ qdd + inertia_rate @ qd / 2 + self._data.g))
-
-    def _inertia_rate(self, q: Vector, qd: Result) -> Float[np.ndarray, "dof dof"]:
-        """Ḣ = C + Cᵀ for the Coriolis matrix of Christoffel symbols."""
-        coriolis = pin.computeCoriolisMatrix(self._model, self._data, self._configuration(q), qd).copy()
-        return coriolis + coriolis.T
+        """The rate of the total energy [W]: ∂V/∂q q̇ + d/dt ½ q̇ᵀ H q̇."""
+        configuration, qd = self._configuration(q), np.asarray(qd, dtype=float)
+        # Ḣ = C + Cᵀ for the Coriolis matrix of Christoffel symbols, so that q̇ᵀ Ḣ q̇ / 2 = q̇ᵀ C q̇.
+        coriolis = pin.computeCoriolisMatrix(self._model, self._data, configuration, qd).copy()
+        gravity = pin.computeGeneralizedGravity(self._model, self._data, configuration)
+        return float(qd @ (self.mass_matrix(q) @ np.asarray(qdd) + coriolis @ qd + gravity))
 
     def rows(
         self, q: Float[np.ndarray, "time dof"], qd: Float[np.ndarray, "time dof"], qdd: Float[np.ndarray, "time dof"]
@@ -73,6 +106,9 @@ class RigidBody:
         """`components` of every row."""
         parts = [self.components(*row) for row in zip(q, qd, qdd, strict=True)]
         return TorqueComponents(*(np.stack(part) for part in zip(*parts, strict=True)))
+
+    def _friction(self, qd: Result) -> Result:
+        return np.zeros_like(qd) if self.friction is None else self.friction.torque(qd)
 
     def _configuration(self, q: Vector) -> np.ndarray:
         """Pinocchio's coordinates: a joint without end stops enters as (cos q, sin q)."""
