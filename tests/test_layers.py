@@ -11,15 +11,21 @@ ROOT = Path(__file__).parents[1] / "src" / "delan"
 LAYERS = [
     {"errors"},
     {"joints"},
-    {"mechanics", "data", "robots"},
+    {"mechanics", "data"},
     {"models"},
+    {"robots"},
     {"storage"},
     {"learning"},
     {"experiments"},
     {"report"},
     {"interfaces"},
 ]
-HOMES = {"pinocchio": {"models/rigid_body.py"}, "mujoco": set(), "pybullet": set(), "optax": {"learning/descent.py"}}
+HOMES = {
+    "pinocchio": {"models/rigid_body.py"},
+    "mujoco": {"robots/mujoco_robot.py"},
+    "pybullet": {"robots/pybullet_robot.py"},
+    "optax": {"learning/descent.py"},
+}
 """Libraries that live in one place, so that another could take theirs."""
 
 

@@ -38,3 +38,7 @@ class ModelFileError(DelanError, ValueError):
 
 class ModelError(DelanError, ValueError):
     """A model asked for something that it cannot give, or joined with data that does not fit it."""
+
+
+class RobotError(DelanError, ValueError):
+    """A robot that cannot be built or driven as asked."""

@@ -74,6 +74,56 @@ class Joints:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class JointLimits:
+    """What the joints can bear: positions [rad or m], speeds [rad/s or m/s] and torques [N m or N]."""
+
+    lower: Float[np.ndarray, " dof"]
+    upper: Float[np.ndarray, " dof"]
+    velocity: Float[np.ndarray, " dof"]
+    torque: Float[np.ndarray, " dof"]
+
+
+class JointState(NamedTuple):
+    """What the sensors of a robot tell at the time t [s]: positions and velocities of its joints."""
+
+    t: float
+    q: Float[np.ndarray, " dof"]
+    qd: Float[np.ndarray, " dof"]
+
+
+class JointTarget(NamedTuple):
+    """Where the joints should be now, how fast, and how much faster."""
+
+    q_des: Float[np.ndarray, " dof"]
+    qd_des: Float[np.ndarray, " dof"]
+    qdd_des: Float[np.ndarray, " dof"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Body:
+    """A body of a kinematic tree, as any engine describes it: where it hangs, how it moves, what it weighs.
+
+    Attributes:
+        parent: index of the body it hangs on, −1 for the world.
+        position, rotation: of its frame in the parent's, at joint position zero [m].
+        mass: [kg]; centre: of the mass [m]; inertia: about that centre [kg m²], in the body's own frame.
+        joint, kind: name and kind of the joint that moves it, None for a body welded to its parent.
+        axis, anchor: of that joint, in the body's frame; anchor [m].
+    """
+
+    parent: int
+    position: Float[np.ndarray, "3"]
+    rotation: Float[np.ndarray, "3 3"]
+    mass: float
+    centre: Float[np.ndarray, "3"]
+    inertia: Float[np.ndarray, "3 3"]
+    joint: str | None
+    kind: JointKind | None
+    axis: Float[np.ndarray, "3"]
+    anchor: Float[np.ndarray, "3"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Trajectory:
     """A wanted motion: positions, velocities and accelerations at the times t [s], of joints or of a point."""
 

@@ -10,14 +10,14 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ..data.letters import LETTERS, draw_letter
+from ..data.letters import LETTERS
 from ..errors import SettingsError
 from ..joints import Dataset
 from ..learning.evaluate import Scores, evaluate
 from ..learning.fit import FitResult, FitSettings, fit
 from ..learning.training import Progress
 from ..models.rigid_body import RigidBody
-from ..robots.two_link import TWO_LINK, follow
+from ..robots.two_link import TWO_LINK, letter_motion
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,6 @@ class DemoSettings:
 
     Attributes:
         letters, test: all the letters, and those held back for the test.
-        origin, height: where the writing starts and how tall a letter without ascender is [m].
         speed: mean speed of the pen [m/s].
         dt: sampling period of the log [s].
         iterations, epochs: passes over the data of DeLaN's and of the feed-forward network's training.
@@ -34,8 +33,6 @@ class DemoSettings:
 
     letters: str = "".join(LETTERS)
     test: str = "eqv"
-    origin: tuple[float, float] = (0.4, -0.15)
-    height: float = 0.2
     speed: float = 0.45
     dt: float = 0.02
     iterations: int = 150
@@ -70,8 +67,7 @@ class DemoResult:
 def write_letters(settings: DemoSettings) -> Dataset:
     """The joint motion of the arm writing the letters, and the torques it takes by recursive Newton–Euler."""
     arm = RigidBody.from_urdf(TWO_LINK.urdf())
-    pen = {"origin": settings.origin, "height": settings.height, "speed": settings.speed, "dt": settings.dt}
-    motions = [follow(draw_letter(letter, **pen)) for letter in settings.letters]
+    motions = [letter_motion(letter, speed=settings.speed, dt=settings.dt) for letter in settings.letters]
     t, q, qd, qdd = (np.concatenate([getattr(motion, name) for motion in motions]) for name in ("t", "q", "qd", "qdd"))
     parts = arm.rows(q, qd, qdd)
     return Dataset(

@@ -209,6 +209,36 @@ def evaluate(
         show_scores({model.name: scores}, log.name)
 
 
+@app.command()
+@_command
+def references(
+    kind: Annotated[
+        Literal["letters", "cosines", "excitation"], typer.Argument(help="Which motions.", show_default=False)
+    ],
+    robot: Annotated[str, typer.Option(help="two-link, wam4 or wam7; letters are for the two-link arm.")] = "two-link",
+    plot: Annotated[Path | None, typer.Option(help="Picture to write: png, svg or pdf.")] = None,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="npz file for the motions: t, q, qd, qdd.")] = None,
+    speed: Annotated[float, typer.Option(help="So many times faster than usual.", min=0.01, max=100)] = 1.0,
+    dt: Annotated[float, typer.Option(help="Sampling period [s].", min=1e-5, max=1.0)] = 0.005,
+    seed: SeedOption = 0,
+) -> None:
+    """Motions for a robot to follow: letters, smooth cosines, or motions to identify it by; inside its limits."""
+    if plot is None and out is None:
+        raise SettingsError("nothing to write: give --plot PICTURE, --out FILE.npz, or both")
+    for path in (plot, out):
+        if path is not None:
+            _require_writable(path)
+    from .reference_files import make_motions, write_motions, write_picture
+
+    made = make_motions(kind, robot, speed=speed, dt=dt, seed=seed)
+    if plot is not None:
+        write_picture(made, plot)
+        typer.echo(f"Picture: {plot}")
+    if out is not None:
+        write_motions(made, out)
+        typer.echo(f"Motions: {out}")
+
+
 def _network(model: str, width: int | None, depth: int | None) -> Any:
     """The name of the model when its size is to be chosen, else its settings."""
     if width is None and depth is None:

@@ -69,9 +69,9 @@ def init(
 ) -> LearnerState:
     """A learner at the start of its run, at the peak learning rate."""
     settings = settings or DescentSettings()
-    weights, _ = trainable(model)  # type: ignore[arg-type]
+    weights, _ = trainable(model)
     rate = jnp.full_like(scale.power, settings.learning_rate)
-    return LearnerState(model, _adam(settings).init(weights), rate, scale, objective or Objective(), settings)  # type: ignore[arg-type]
+    return LearnerState(model, _adam(settings).init(weights), rate, scale, objective or Objective(), settings)
 
 
 @eqx.filter_jit

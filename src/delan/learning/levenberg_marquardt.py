@@ -63,7 +63,7 @@ class _Trial(NamedTuple):
 def init(model: InverseDynamics, settings: MarquardtSettings | None = None) -> MarquardtState:
     """The state before the first iteration."""
     settings = settings or MarquardtSettings()
-    weights, _ = ravel_pytree(trainable(model)[0])  # type: ignore[arg-type]
+    weights, _ = ravel_pytree(trainable(model)[0])
     zero = jnp.zeros_like(weights)
     return MarquardtState(model, jnp.full_like(weights[0], settings.damping), zero, jnp.asarray(False))
 

@@ -93,5 +93,5 @@ def loss(model: InverseDynamics, samples: Samples, scale: Scale, objective: Obje
 
 def _decayed(model: InverseDynamics) -> list[Array]:
     """The matrices among the weights; biases may grow freely."""
-    weights, _ = trainable(model)  # type: ignore[arg-type]
+    weights, _ = trainable(model)
     return [leaf for leaf in jax.tree.leaves(weights) if leaf.ndim > 1]

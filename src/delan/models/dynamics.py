@@ -1,7 +1,7 @@
 """What a model promises. All methods take one sample; `jax.vmap` makes them take many."""
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -86,7 +86,7 @@ class Normalisation(eqx.Module):
         )
 
 
-def trainable(model: eqx.Module) -> tuple[eqx.Module, eqx.Module]:
+def trainable(model: Any) -> tuple[Any, Any]:
     """The weights that a fit may change, and the rest; `eqx.combine` joins them again."""
     return eqx.partition(model, eqx.is_inexact_array, is_leaf=lambda node: isinstance(node, Normalisation))
 

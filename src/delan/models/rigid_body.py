@@ -1,17 +1,25 @@
 """The model of an arm whose links are known: recursive Newton–Euler and its kin, by Pinocchio."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pinocchio as pin  # pyright: ignore[reportMissingImports]  (its wheel puts it where only Python finds it)
 from jaxtyping import Float
 
 from ..errors import ModelError
-from ..joints import Energy, JointKind, Joints, TorqueComponents
+from ..joints import Body, Energy, JointKind, Joints, TorqueComponents
 from ..mechanics.friction import coulomb_viscous
 from .dynamics import VectorResult as Vector
 
 Result = Float[np.ndarray, " dof"]
+
+LINK_PARAMETERS = ("mass", "mx", "my", "mz", "Ixx", "Ixy", "Iyy", "Ixz", "Iyz", "Izz")
+"""What makes a link's inertia: its mass m [kg], first moments m c [kg m] and second moments [kg m²], the latter two
+about the origin of its joint. The torque is linear in them."""
+LIGHTEST = 1e-9
+"""The least mass [kg] that a link is given: Pinocchio keeps the centre m c / m, which a mass of zero has not."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +71,32 @@ class RigidBody:
         except ValueError as error:
             raise ModelError(f"the URDF cannot be read: {error}; check it with `check_urdf`") from None
 
+    @classmethod
+    def from_bodies(
+        cls,
+        bodies: Sequence[Body],
+        *,
+        gravity: tuple[float, float, float],
+        friction: JointFriction | None = None,
+        armature: Float[np.ndarray, " dof"] | None = None,
+    ) -> "RigidBody":
+        """A model of a tree of bodies, joints in the order of the bodies; gravity is an acceleration [m/s²]."""
+        model = pin.Model()
+        model.gravity.linear = np.array(gravity)
+        # For each body: the joint that carries it, and the body's frame in that joint's frame.
+        carriers: list[tuple[int, pin.SE3]] = []
+        for body in bodies:
+            parent, offset = carriers[body.parent] if body.parent >= 0 else (0, pin.SE3.Identity())
+            place = offset * pin.SE3(body.rotation, body.position)
+            frame = pin.SE3.Identity()
+            if body.joint is not None:
+                place = place * pin.SE3(np.eye(3), body.anchor)
+                parent = model.addJoint(parent, _joint_model(body), place, body.joint)
+                place = frame = pin.SE3(np.eye(3), -body.anchor)
+            model.appendBodyToJoint(parent, pin.Inertia(body.mass, body.centre, body.inertia), place)
+            carriers.append((parent, frame if body.joint is not None else place))
+        return cls(model, friction=friction, armature=armature)
+
     def inverse_dynamics(self, q: Vector, qd: Vector, qdd: Vector) -> Result:
         """The torque by recursive Newton–Euler [N m or N]."""
         qd, qdd = np.asarray(qd, dtype=float), np.asarray(qdd, dtype=float)
@@ -107,6 +141,45 @@ class RigidBody:
         parts = [self.components(*row) for row in zip(q, qd, qdd, strict=True)]
         return TorqueComponents(*(np.stack(part) for part in zip(*parts, strict=True)))
 
+    @property
+    def armature(self) -> Result:
+        """The rotor inertia that each joint adds to the diagonal of H [kg m² or kg]."""
+        return self._model.armature.copy()
+
+    @property
+    def parameters(self) -> Float[np.ndarray, "dof 10"]:
+        """The inertia of each link, in the order of `LINK_PARAMETERS`."""
+        return np.stack([inertia.toDynamicParameters() for inertia in list(self._model.inertias)[1:]])
+
+    def with_parameters(
+        self,
+        parameters: Float[np.ndarray, "dof 10"],
+        *,
+        friction: JointFriction | None = None,
+        armature: Float[np.ndarray, " dof"] | None = None,
+    ) -> "RigidBody":
+        """The same joints with other links, friction and rotors; None takes friction or rotors away."""
+        if np.shape(parameters) != (self.joints.dof, 10) or not np.isfinite(parameters).all():
+            raise ModelError(
+                f"the links' parameters have shape {np.shape(parameters)}; "
+                f"expected finite numbers in shape (dof, 10) = ({self.joints.dof}, 10), as `parameters` gives them"
+            )
+        model = self._model.copy()
+        for index, link in enumerate(parameters, start=1):
+            mass = link[0] if abs(link[0]) >= LIGHTEST else np.copysign(LIGHTEST, link[0])
+            model.inertias[index] = pin.Inertia.FromDynamicParameters(np.array([mass, *link[1:]]))
+        rotors = np.zeros(self.joints.dof) if armature is None else armature
+        return RigidBody(model, friction=friction, armature=rotors)
+
+    def regressor_rows(
+        self, q: Float[np.ndarray, "time dof"], qd: Float[np.ndarray, "time dof"], qdd: Float[np.ndarray, "time dof"]
+    ) -> Float[np.ndarray, "time dof parameters"]:
+        """Y of every row: Y(q, q̇, q̈) times the flat `parameters` is the torque without friction and rotors."""
+        rows = np.empty((len(q), self.joints.dof, 10 * self.joints.dof))
+        for row, place, speed, push in zip(rows, q, qd, qdd, strict=True):
+            row[:] = pin.computeJointTorqueRegressor(self._model, self._data, self._configuration(place), speed, push)
+        return rows
+
     def _friction(self, qd: Result) -> Result:
         return np.zeros_like(qd) if self.friction is None else self.friction.torque(qd)
 
@@ -123,6 +196,11 @@ class RigidBody:
             elif joint.nq == 1:
                 place[joint.idx_q] = q[joint.idx_v]
         return place
+
+
+def _joint_model(body: Body) -> Any:
+    axis = np.asarray(body.axis)
+    return pin.JointModelPrismaticUnaligned(axis) if body.kind == "prismatic" else pin.JointModelRevoluteUnaligned(axis)
 
 
 def _kind(model: pin.Model, index: int) -> JointKind:

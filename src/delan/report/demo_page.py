@@ -13,7 +13,7 @@ from ..experiments.demo import DemoResult
 from ..joints import COMPONENTS
 from ..learning.evaluate import predict
 from ..models.dynamics import DynamicsModel
-from ..robots.two_link import pen_position
+from ..robots.two_link import WRITING, pen_position
 from ..storage import write_whole
 from .figures import INK, LEARNED, RIVAL, as_image, drawing, truth_line
 
@@ -71,7 +71,7 @@ def draw_alphabet(result: DemoResult) -> Figure:
             test = letters[i] in result.settings.test
             one.plot(*pen.T, color=LEARNED if test else INK, linewidth=2.6 if test else 1.6)
             one.set_aspect("equal")
-            low = np.array(result.settings.origin)
+            low = np.array(WRITING["origin"])
             one.set_xlim(low[0] - 0.03, low[0] + 0.35)
             one.set_ylim(low[1] - 0.23, low[1] + 0.43)
     return figure

@@ -1,8 +1,11 @@
 """A two-joint arm in a vertical plane: x forward, z up; q₁ from the horizontal, q₂ from the first link."""
 
+from typing import Any
+
 import numpy as np
 from jaxtyping import Float
 
+from ..data.letters import draw_letter
 from ..errors import DataError
 from ..joints import Trajectory
 from .description import Arm, Link
@@ -25,6 +28,7 @@ def _rod(name: str, length: float, mass: float, radius: float, start: float, rea
         position=(-reach, reach),
         velocity=10.0,
         torque=torque,
+        radius=radius,
     )
 
 
@@ -73,3 +77,17 @@ def follow(pen: Trajectory) -> Trajectory:
     )
     qdd = np.linalg.solve(jacobian, (pen.qdd - swing)[:, :, None])[:, :, 0]
     return Trajectory(t=pen.t, q=q, qd=qd, qdd=qdd, label=pen.label)
+
+
+WRITING: Any = {"origin": (0.4, -0.15), "height": 0.2}
+"""Where the arm writes and how tall [m]: all letters are within its reach, elbow bent."""
+
+
+def letter_motion(letter: str, *, speed: float = 0.45, dt: float) -> Trajectory:
+    """The joint motion that writes a letter at a mean pen speed [m/s], slower where a joint would turn too fast."""
+    limit = TWO_LINK.limits.velocity
+    motion = follow(draw_letter(letter, **WRITING, speed=speed, dt=dt))
+    over = float(np.max(np.abs(motion.qd) / limit))
+    if over > 1:
+        motion = follow(draw_letter(letter, **WRITING, speed=0.99 * speed / over, dt=dt))
+    return motion

@@ -1,0 +1,140 @@
+"""Any robot a user has: a simulation and a rigid-body model from a URDF or MJCF file."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+from xml.etree import ElementTree
+
+import numpy as np
+
+from ..errors import RobotError
+from ..joints import JointLimits
+from ..models.rigid_body import JointFriction, RigidBody
+from .mujoco_robot import PHYSICS_STEP, MujocoRobot, bodies_of, compiled
+
+FRICTION_WIDTH = 0.01
+"""Speed over which the model's Coulomb friction changes its sign [rad/s or m/s]."""
+
+
+class UserRobot(NamedTuple):
+    """A robot to move and the model that knows its physics; joint order is the same in both."""
+
+    robot: MujocoRobot
+    model: RigidBody
+
+
+def from_urdf(
+    path: str | Path, *, dt: float = 2e-3, physics_dt: float = PHYSICS_STEP, meshes: bool = True
+) -> UserRobot:
+    """A robot from a URDF file. Meshes are only for looks: `meshes=False` does without them.
+
+    Raises:
+        RobotError: names the joint, link or mesh that is broken, missing or of a kind that cannot be driven.
+    """
+    path = Path(path)
+    root = _parsed(path, "robot")
+    links = {link.get("name") for link in root.findall("link")}
+    for joint in root.findall("joint"):
+        _require_known_joint(path, joint)
+        for role, verb in (("parent", "hangs on"), ("child", "moves")):
+            end = joint.find(role)
+            name = None if end is None else end.get("link")
+            if name not in links:
+                raise RobotError(
+                    f"{path}: joint {joint.get('name')} {verb} the link {name!r}, which is not there; "
+                    "add the link or mend the name"
+                )
+    if meshes:
+        _require_meshes(path, root)
+    else:
+        for link in root.findall("link"):
+            for shape in [*link.findall("visual"), *link.findall("collision")]:
+                link.remove(shape)
+    return _built(path, ElementTree.tostring(root, encoding="unicode"), _urdf_limits(root), dt, physics_dt)
+
+
+def from_mjcf(path: str | Path, *, dt: float = 2e-3, physics_dt: float = PHYSICS_STEP) -> UserRobot:
+    """A robot from an MJCF file, MuJoCo's own form; its actuators are replaced by torques at the joints."""
+    path = Path(path)
+    _parsed(path, "mujoco")
+    return _built(path, None, {}, dt, physics_dt)
+
+
+def _parsed(path: Path, wanted: str) -> ElementTree.Element:
+    try:
+        root = ElementTree.parse(path).getroot()
+    except OSError as error:
+        raise RobotError(f"{path}: cannot be read: {error.strerror}; check the path") from None
+    except ElementTree.ParseError as error:
+        raise RobotError(f"{path}: is no well-formed XML ({error}); mend the file") from None
+    if root.tag != wanted:
+        raise RobotError(f"{path}: expected the root element <{wanted}>, found <{root.tag}>")
+    return root
+
+
+def _require_known_joint(path: Path, joint: ElementTree.Element) -> None:
+    name, kind = joint.get("name", "without a name"), joint.get("type")
+    if kind not in ("revolute", "continuous", "prismatic", "fixed"):
+        raise RobotError(
+            f"{path}: joint {name} is of type {kind!r}; only revolute, continuous, prismatic and fixed joints are known"
+        )
+    if joint.find("mimic") is not None:
+        raise RobotError(f"{path}: joint {name} mimics another joint, which has no torque of its own; make it fixed")
+
+
+def _require_meshes(path: Path, root: ElementTree.Element) -> None:
+    for link in root.findall("link"):
+        for mesh in link.iter("mesh"):
+            file = mesh.get("filename", "")
+            here = path.parent / file.split("://")[-1]
+            if not here.exists() and not (path.parent / Path(file).name).exists():
+                raise RobotError(
+                    f"{path}: link {link.get('name')} wants the mesh {file!r}, which is not there; "
+                    "put it beside the file or read the robot with meshes=False"
+                )
+
+
+def _urdf_limits(root: ElementTree.Element) -> dict[str, ElementTree.Element]:
+    limits = {joint.get("name", ""): joint.find("limit") for joint in root.findall("joint")}
+    return {name: limit for name, limit in limits.items() if limit is not None}
+
+
+def _built(
+    path: Path, text: str | None, urdf_limits: dict[str, ElementTree.Element], dt: float, physics_dt: float
+) -> UserRobot:
+    model = compiled(path, text)
+    try:
+        bodies = bodies_of(model)
+        robot = MujocoRobot(model, _limits(model, urdf_limits), dt=dt, physics_dt=physics_dt)
+    except RobotError as error:
+        raise RobotError(f"{path}: {error}") from None
+    friction = None
+    if np.any(model.dof_frictionloss) or np.any(model.dof_damping):
+        coulomb, viscous = model.dof_frictionloss.copy(), model.dof_damping.copy()
+        friction = JointFriction(coulomb, viscous, np.zeros(model.nv), FRICTION_WIDTH)
+    x, y, z = model.opt.gravity.tolist()
+    known = RigidBody.from_bodies(bodies, gravity=(x, y, z), friction=friction, armature=model.dof_armature.copy())
+    return UserRobot(robot, known)
+
+
+def _limits(model: Any, urdf_limits: dict[str, ElementTree.Element]) -> JointLimits:
+    """From the compiled model, and from the URDF what MuJoCo does not keep; what nobody tells is unlimited."""
+    limited = model.jnt_limited.astype(bool)
+    torque = np.full(model.nv, np.inf)
+    velocity = np.full(model.nv, np.inf)
+    for joint in range(model.njnt):
+        if model.jnt_actfrclimited[joint]:
+            torque[joint] = np.abs(model.jnt_actfrcrange[joint]).max()
+        for actuator in range(model.nu):
+            if model.actuator_trnid[actuator, 0] == joint and model.actuator_ctrllimited[actuator]:
+                gear = abs(model.actuator_gear[actuator, 0])
+                torque[joint] = min(torque[joint], gear * np.abs(model.actuator_ctrlrange[actuator]).max())
+        limit = urdf_limits.get(model.joint(joint).name)
+        if limit is not None:
+            torque[joint] = float(limit.get("effort") or 0) or np.inf
+            velocity[joint] = float(limit.get("velocity") or 0) or np.inf
+    return JointLimits(
+        lower=np.where(limited, model.jnt_range[:, 0], -np.inf),
+        upper=np.where(limited, model.jnt_range[:, 1], np.inf),
+        velocity=velocity,
+        torque=torque,
+    )
