@@ -11,7 +11,7 @@ from delan.report.demo_page import write_page
 
 @pytest.fixture(scope="module")
 def result():
-    return run(DemoSettings(letters="abceo", test="e", iterations=40, epochs=40), key=jax.random.key(0))
+    return run(DemoSettings(letters="abceo", test="e", epochs=40), key=jax.random.key(0))
 
 
 def test_the_network_separates_the_parts_it_never_saw(result):

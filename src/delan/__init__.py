@@ -11,9 +11,12 @@ if TYPE_CHECKING:
     from .errors import DelanError as DelanError
     from .errors import ModelError as ModelError
     from .errors import ModelFileError as ModelFileError
+    from .errors import RobotError as RobotError
     from .errors import SettingsError as SettingsError
     from .joints import Dataset as Dataset
+    from .joints import JointLimits as JointLimits
     from .joints import Joints as Joints
+    from .joints import JointState as JointState
     from .joints import Recording as Recording
     from .joints import TorqueComponents as TorqueComponents
     from .joints import Trajectory as Trajectory
@@ -23,6 +26,9 @@ if TYPE_CHECKING:
     from .learning.fit import FitResult as FitResult
     from .learning.fit import FitSettings as FitSettings
     from .learning.fit import fit as fit
+    from .learning.identify import IdentifyResult as IdentifyResult
+    from .learning.identify import IdentifySettings as IdentifySettings
+    from .learning.identify import identify as identify
     from .learning.levenberg_marquardt import MarquardtSettings as MarquardtSettings
     from .learning.objective import Objective as Objective
     from .models.dynamics import DynamicsModel as DynamicsModel
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
     from .models.feed_forward import FeedForwardSettings as FeedForwardSettings
     from .models.network import LagrangianNetwork as LagrangianNetwork
     from .models.network import LagrangianNetworkSettings as LagrangianNetworkSettings
+    from .models.rigid_body import JointFriction as JointFriction
     from .models.rigid_body import RigidBody as RigidBody
     from .storage import load as load
     from .storage import read_header as read_header
@@ -39,17 +46,18 @@ if TYPE_CHECKING:
 _HOMES = {
     "data.logs": ("read_log",),
     "data.preparation": ("hold_out", "prepare"),
-    "errors": ("DataError", "DelanError", "ModelError", "ModelFileError", "SettingsError"),
-    "joints": ("Dataset", "Joints", "Recording", "TorqueComponents", "Trajectory"),
+    "errors": ("DataError", "DelanError", "ModelError", "ModelFileError", "RobotError", "SettingsError"),
+    "joints": ("Dataset", "JointLimits", "JointState", "Joints", "Recording", "TorqueComponents", "Trajectory"),
     "learning.descent": ("DescentSettings",),
     "learning.evaluate": ("Scores", "evaluate"),
     "learning.fit": ("FitResult", "FitSettings", "fit"),
+    "learning.identify": ("IdentifyResult", "IdentifySettings", "identify"),
     "learning.levenberg_marquardt": ("MarquardtSettings",),
     "learning.objective": ("Objective",),
     "models.dynamics": ("DynamicsModel", "InverseDynamics"),
     "models.feed_forward": ("FeedForwardNetwork", "FeedForwardSettings"),
     "models.network": ("LagrangianNetwork", "LagrangianNetworkSettings"),
-    "models.rigid_body": ("RigidBody",),
+    "models.rigid_body": ("JointFriction", "RigidBody"),
     "storage": ("load", "read_header", "save"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -14,7 +14,7 @@ from ..data.letters import LETTERS
 from ..errors import SettingsError
 from ..joints import Dataset
 from ..learning.evaluate import Scores, evaluate
-from ..learning.fit import FitResult, FitSettings, fit
+from ..learning.fit import FitResult, FitSettings, ModelChoice, fit
 from ..learning.training import Progress
 from ..models.rigid_body import RigidBody
 from ..robots.two_link import TWO_LINK, letter_motion
@@ -28,15 +28,14 @@ class DemoSettings:
         letters, test: all the letters, and those held back for the test.
         speed: mean speed of the pen [m/s].
         dt: sampling period of the log [s].
-        iterations, epochs: passes over the data of DeLaN's and of the feed-forward network's training.
+        epochs: passes over the data of each network's training.
     """
 
     letters: str = "".join(LETTERS)
     test: str = "eqv"
     speed: float = 0.45
     dt: float = 0.02
-    iterations: int = 150
-    epochs: int = 4000
+    epochs: int = 150
 
     def __post_init__(self) -> None:
         if not self.test or not set(self.test) < set(self.letters):
@@ -95,18 +94,18 @@ def run(
     test_labels = [settings.letters.index(letter) for letter in settings.test]
     test = dataset.select(test_labels)
     training = dataset.select([label for label in dataset.trajectories if label not in test_labels])
-    budgets = {"DeLaN": ("delan", settings.iterations), "feed-forward": ("feedforward", settings.epochs)}
+    choices: dict[str, ModelChoice] = {"DeLaN": "delan", "feed-forward": "feedforward"}
     stop = threading.Event()
 
-    def fitted(model: str, epochs: int, one: PRNGKeyArray, watch: Callable[[Progress], None] | None) -> Fitted:
-        result = fit(training, model, FitSettings(epochs=epochs), key=one, progress=watch, stop=stop)  # type: ignore[arg-type]
+    def fitted(model: ModelChoice, one: PRNGKeyArray, watch: Callable[[Progress], None] | None) -> Fitted:
+        result = fit(training, model, FitSettings(epochs=settings.epochs), key=one, progress=watch, stop=stop)
         return Fitted(result, evaluate(result.model, test))
 
-    with ThreadPoolExecutor(len(budgets)) as pool:
-        keys = jax.random.split(key, len(budgets))
+    with ThreadPoolExecutor(len(choices)) as pool:
+        keys = jax.random.split(key, len(choices))
         futures = {
-            name: pool.submit(fitted, *budget, one, watch)
-            for (name, budget), one, watch in zip(budgets.items(), keys, progress, strict=True)
+            name: pool.submit(fitted, choice, one, watch)
+            for (name, choice), one, watch in zip(choices.items(), keys, progress, strict=True)
         }
         try:
             models = {name: future.result() for name, future in futures.items()}

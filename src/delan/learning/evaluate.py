@@ -117,7 +117,11 @@ def evaluate(model: InverseDynamics, dataset: Dataset, *, rollouts: bool = True)
 def predict(model: InverseDynamics, method: str, *columns: Array) -> Any:
     """A method of the model on every row of the columns, as numpy arrays."""
     if isinstance(model, eqx.Module):
-        return jax.tree.map(np.asarray, _predict(model, method, *columns))
+        # Padded to a power of two, so that data of many lengths share a few compiled programs.
+        count = len(columns[0])
+        padding = ((0, max(256, 1 << (count - 1).bit_length()) - count), (0, 0))
+        padded = [jnp.pad(column, padding, mode="edge") for column in columns]
+        return jax.tree.map(lambda result: np.asarray(result)[:count], _predict(model, method, *padded))
     rows = [getattr(model, method)(*row) for row in zip(*map(np.asarray, columns), strict=True)]
     return jax.tree.map(lambda *entries: np.stack(entries), *rows)
 

@@ -1,7 +1,7 @@
 """The page of the demo: what the arm wrote, what the networks learned of it, and how to go on."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 
 from ..experiments.demo import DemoResult
-from ..joints import COMPONENTS
+from ..joints import COMPONENTS, TorqueComponents
 from ..learning.evaluate import predict
 from ..models.dynamics import DynamicsModel
 from ..robots.two_link import WRITING, pen_position
@@ -23,9 +23,10 @@ PART_NAMES = {"inertial": "inertial H q̈", "coriolis": "Coriolis c(q, q̇)", "g
 
 def write_page(result: DemoResult, path: Path) -> None:
     """Write the page, whole or not at all."""
+    learned = learned_torques(result)
     environment = Environment(loader=PackageLoader("delan.report"), autoescape=True, undefined=StrictUndefined)
     letters = [
-        {"letter": letter, "test": letter in result.settings.test, "image": as_image(draw_torques(result, i))}
+        {"letter": letter, "test": letter in result.settings.test, "image": as_image(draw_torques(result, learned, i))}
         for i, letter in enumerate(result.settings.letters)
     ]
     page = environment.get_template("demo.html").render(
@@ -77,13 +78,28 @@ def draw_alphabet(result: DemoResult) -> Figure:
     return figure
 
 
-def draw_torques(result: DemoResult, label: int) -> Figure:
-    """Torque and its three parts of one letter, a row a joint: truth, DeLaN, and for the torque its rival."""
-    data = result.dataset.select([label])
+class LearnedTorques(NamedTuple):
+    """What the models say of every sample of the log: DeLaN the parts, its rival the sum."""
+
+    parts: TorqueComponents
+    rival: np.ndarray
+
+
+def learned_torques(result: DemoResult) -> LearnedTorques:
+    """The torques of all letters at once."""
+    data = result.dataset
     with jax.enable_x64(True):
         motion = tuple(jnp.asarray(column) for column in (data.q, data.qd, data.qdd))
-        learned = predict(result.models["DeLaN"].result.model, "components", *motion)
-        rival = predict(result.models["feed-forward"].result.model, "inverse_dynamics", *motion)
+        parts = predict(result.models["DeLaN"].result.model, "components", *motion)
+        return LearnedTorques(parts, predict(result.models["feed-forward"].result.model, "inverse_dynamics", *motion))
+
+
+def draw_torques(result: DemoResult, torques: LearnedTorques, label: int) -> Figure:
+    """Torque and its three parts of one letter, a row a joint: truth, DeLaN, and for the torque its rival."""
+    data = result.dataset.select([label])
+    rows = result.dataset.trajectory == label
+    rival = torques.rival[rows]
+    learned = TorqueComponents(*(part[rows] for part in torques.parts))
     with drawing(9.6, 3.7) as figure:
         axes = figure.subplots(2, 4, sharex=True)
         for joint, row in enumerate(axes):

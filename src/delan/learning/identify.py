@@ -1,0 +1,258 @@
+"""Identify a known arm's links from its motion: the torque is linear in their inertial parameters.
+
+τ = Y(q, q̇, q̈) θ, with kinematics known and ten parameters θ a link (Atkeson, An, Hollerbach 1986), friction and rotors
+as further columns. Motion cannot tell all of θ; what it tells are base parameters, combinations that span the row space
+of Y (Gautier and Khalil 1990). Samples are pressed, chunk by chunk, into one triangular factor a joint, so that memory
+does not grow with their number and no further step sees them again.
+"""
+
+import time
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+from jaxtyping import Float
+from threadpoolctl import threadpool_limits
+
+from ..errors import DataError, SettingsError
+from ..joints import Dataset
+from ..mechanics.friction import coulomb_viscous
+from ..models.dynamics import require_same_joints
+from ..models.rigid_body import LINK_PARAMETERS, JointFriction, RigidBody
+from .physical import is_possible, made_possible, solve_possible
+from .regression import BaseParameter, Estimate, Identifiable, Span, residual_std, reweighted, triangle, weighted
+
+FrictionTerm = Literal["coulomb", "viscous", "offset"]
+
+CHUNK = 1024
+"""Samples whose regressor is in memory at once."""
+
+
+@dataclass(frozen=True)
+class IdentifySettings:
+    """How to identify.
+
+    Attributes:
+        friction: which friction each joint has beside its links; width: see `JointFriction`.
+        armature: whether each joint has a rotor inertia of its own to find.
+        physical: keep every link possible, and friction (but for its offset) and rotors from being negative.
+        prior: how wrong the URDF's parameters may be, as a share (one standard deviation); pulls towards them. None:
+            they serve only where the data tell nothing.
+        reweightings: how often the noise of each joint is read from its residuals, and the joints weighted by it.
+        tolerance: singular values of the scaled regressor below this share of the largest count as zero.
+    """
+
+    friction: tuple[FrictionTerm, ...] = get_args(FrictionTerm)
+    width: float = 0.01
+    armature: bool = True
+    physical: bool = False
+    prior: float | None = None
+    reweightings: int = 5
+    tolerance: float = 1e-8
+
+    def __post_init__(self) -> None:
+        known = get_args(FrictionTerm)
+        if not isinstance(self.friction, tuple) or len(set(self.friction) & set(known)) != len(self.friction):
+            raise SettingsError(f"friction is a tuple of {', '.join(known)}, each at most once, got {self.friction!r}")
+        if not 0 < self.width < float("inf"):
+            raise SettingsError(f"width of the Coulomb step must be positive and finite, got {self.width}")
+        if self.prior is not None and not 0 < self.prior < float("inf"):
+            raise SettingsError(f"prior is a share, positive and finite, or None for no pull, got {self.prior}")
+        if self.reweightings < 1:
+            raise SettingsError(f"reweightings must be at least 1, got {self.reweightings}")
+        if not 0 < self.tolerance < 1:
+            raise SettingsError(f"tolerance is a share between 0 and 1, got {self.tolerance}")
+
+    @property
+    def extras(self) -> tuple[str, ...]:
+        """The columns of each joint beside those of its link."""
+        terms = tuple(term for term in get_args(FrictionTerm) if term in self.friction)
+        return (*terms, "armature") if self.armature else terms
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a link, its friction or its rotor, such as `elbow_pitch Ixx`, in SI units.
+
+    Attributes:
+        value, prior: as identified and as the URDF has it (friction and rotors: 0).
+        identifiable: whether the data tell it `alone`, only `combined` with others, or not at all (`no`).
+        standard_error: of the value, if it is told alone or pulled to its prior; None else.
+    """
+
+    name: str
+    value: float
+    prior: float
+    identifiable: Identifiable
+    standard_error: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class IdentifyResult:
+    """An identified arm and what the data tell of it.
+
+    Standard errors hold for noise that is white and sits on the torques alone, and for the solution without bounds.
+
+    Attributes:
+        model: the arm; what the data do not tell is as near to the URDF as the rest allows.
+        rank: the number of base parameters; condition: of their regressor, columns scaled to one length.
+        base, parameters: what the data tell, in combination and one by one.
+        residual_std: of each joint's torque [N m or N], freed from the number of parameters.
+        impossible: joints whose links no mass distribution could make.
+        events: what should be known of the run, in sentences.
+    """
+
+    model: RigidBody
+    rank: int
+    condition: float
+    base: tuple[BaseParameter, ...]
+    parameters: tuple[Parameter, ...]
+    residual_std: tuple[float, ...]
+    impossible: tuple[str, ...]
+    settings: IdentifySettings
+    samples: int
+    seconds: float
+    events: tuple[str, ...]
+
+    def named(self, identifiable: Identifiable) -> tuple[str, ...]:
+        """The parameters that the data tell `alone`, `combined` or not at all (`no`)."""
+        return tuple(one.name for one in self.parameters if one.identifiable == identifiable)
+
+    def provenance(self) -> dict[str, Any]:
+        """What a model file should remember of its making."""
+        told = ("rank", "condition", "residual_std", "impossible", "samples", "seconds", "events")
+        base = [{"name": one.name, **asdict(one)} for one in self.base]
+        plain = {name: getattr(self, name) for name in told}
+        parameters = [asdict(one) for one in self.parameters]
+        return {"identify": {**plain, "settings": asdict(self.settings), "base": base, "parameters": parameters}}
+
+
+def identify(dataset: Dataset, urdf: str, settings: IdentifySettings | None = None) -> IdentifyResult:
+    """Identify the links, the friction and the rotors of the arm that a URDF text describes, from its motion.
+
+    The URDF gives the kinematics, which are believed, and a prior of the inertial parameters, which are not.
+    """
+    began = time.perf_counter()
+    settings = settings or IdentifySettings()
+    # On small matrices the threads of a BLAS wait for each other, on a busy machine a hundred times the work itself.
+    with threadpool_limits(1, user_api="blas"):
+        return _identify(dataset, RigidBody.from_urdf(urdf), settings, began)
+
+
+def _identify(dataset: Dataset, body: RigidBody, settings: IdentifySettings, began: float) -> IdentifyResult:
+    require_same_joints(body, dataset)
+    _require_finite(dataset)
+    links = made_possible(body.parameters)
+    prior = np.concatenate([links.ravel(), np.zeros(len(settings.extras) * dataset.dof)])
+    factors = _compress(body, dataset, settings)
+    pull = _pull(links, len(prior), settings.prior)
+    estimate = reweighted(factors, prior, pull, len(dataset), settings.tolerance, settings.reweightings)
+    matrix, target = weighted(factors, estimate.noise)
+    span = Span.of(matrix, settings.tolerance)
+    if len(dataset) <= span.rank:
+        problem = f"has {len(dataset)} samples to tell {span.rank} base parameters; record more than {span.rank}"
+        raise DataError(dataset.source, problem)
+    if settings.physical:
+        values = solve_possible(
+            matrix, target, links, estimate.values, lower=_lower(dataset.dof, settings), spread=settings.prior
+        )
+        estimate = replace(estimate, values=values)
+    return IdentifyResult(
+        model=_model(body, estimate.values, settings),
+        rank=span.rank,
+        condition=span.condition,
+        base=span.base(_names(body, settings), estimate.values, estimate.root),
+        parameters=_parameters(_names(body, settings), prior, span, estimate, settings),
+        residual_std=tuple(residual_std(factors, estimate, len(dataset)).tolist()),
+        impossible=_impossible(body, estimate.values[: links.size].reshape(links.shape)),
+        settings=settings,
+        samples=len(dataset),
+        seconds=time.perf_counter() - began,
+        events=tuple(
+            f"the URDF's link of {name} cannot exist; a repaired one stands in for it"
+            for name in _impossible(body, body.parameters)
+        ),
+    )
+
+
+def _require_finite(dataset: Dataset) -> None:
+    for name in ("q", "qd", "qdd", "tau"):
+        bad = ~np.isfinite(getattr(dataset, name)).all(axis=1)
+        if bad.any():
+            problem = "has values that are not finite; leave those rows out"
+            raise DataError(dataset.source, problem, column=name, row=int(np.argmax(bad)))
+
+
+def _compress(body: RigidBody, dataset: Dataset, settings: IdentifySettings) -> Float[np.ndarray, "dof size size"]:
+    """For each joint the triangular factor of its rows of (Y, friction and rotor columns, τ)."""
+    dof, extras = dataset.dof, settings.extras
+    size = 10 * dof + len(extras) * dof + 1
+    factors = np.zeros((dof, size, size))
+    for start in range(0, len(dataset), CHUNK):
+        part = dataset.rows(np.arange(start, min(start + CHUNK, len(dataset))))
+        columns = {
+            "coulomb": coulomb_viscous(part.qd, 1.0, 0.0, 0.0, settings.width),
+            "viscous": part.qd,
+            "offset": np.ones_like(part.qd),
+            "armature": part.qdd,
+        }
+        regressor = body.regressor_rows(part.q, part.qd, part.qdd)
+        for joint in range(dof):
+            stacked = np.zeros((size + len(part), size))
+            stacked[:size] = factors[joint]
+            stacked[size:, : 10 * dof] = regressor[:, joint]
+            for index, extra in enumerate(extras):
+                stacked[size:, (10 + index) * dof + joint] = columns[extra][:, joint]
+            stacked[size:, -1] = part.tau[:, joint]
+            factors[joint] = triangle(stacked)
+    return factors
+
+
+def _pull(links: Float[np.ndarray, "links 10"], count: int, share: float | None) -> Float[np.ndarray, "rows count"]:
+    """Rows that measure how far links are from their prior, in standard deviations; none without a share.
+
+    One of each parameter is the mass m, m ℓ and m ℓ², with the link's radius of gyration ℓ about its joint.
+    """
+    if share is None:
+        return np.zeros((0, count))
+    mass = links[:, 0]
+    length = np.sqrt(links[:, [4, 6, 9]].sum(axis=1) / (2 * mass))
+    sizes = np.stack([mass, *[mass * length] * 3, *[mass * length**2] * 6], axis=1)
+    return np.eye(links.size, count) / (share * sizes.ravel()[:, None])
+
+
+def _lower(dof: int, settings: IdentifySettings) -> Float[np.ndarray, " extras"]:
+    """Friction and rotors are not negative; an offset may be."""
+    return np.repeat(np.array([-np.inf if extra == "offset" else 0.0 for extra in settings.extras]), dof)
+
+
+def _model(body: RigidBody, values: np.ndarray, settings: IdentifySettings) -> RigidBody:
+    dof = body.joints.dof
+    extras = dict(zip(settings.extras, values[10 * dof :].reshape(-1, dof), strict=True))
+    armature, friction = extras.pop("armature", None), None
+    if settings.friction:
+        coulomb, viscous, offset = (extras.get(term, np.zeros(dof)) for term in get_args(FrictionTerm))
+        friction = JointFriction(coulomb, viscous, offset, settings.width)
+    return body.with_parameters(values[: 10 * dof].reshape(dof, 10), friction=friction, armature=armature)
+
+
+def _names(body: RigidBody, settings: IdentifySettings) -> tuple[str, ...]:
+    names = body.joints.names
+    links = [f"{joint} {parameter}" for joint in names for parameter in LINK_PARAMETERS]
+    return (*links, *(f"{joint} {extra}" for extra in settings.extras for joint in names))
+
+
+def _parameters(
+    names: tuple[str, ...], prior: np.ndarray, span: Span, estimate: Estimate, settings: IdentifySettings
+) -> tuple[Parameter, ...]:
+    errors = np.linalg.norm(estimate.root, axis=1)
+    rows = zip(names, estimate.values.tolist(), prior.tolist(), span.identifiable, errors.tolist(), strict=True)
+    believed = settings.prior is not None
+    return tuple(
+        Parameter(name, value, before, told, error if told == "alone" or (believed and error > 0) else None)
+        for name, value, before, told, error in rows
+    )
+
+
+def _impossible(body: RigidBody, links: Float[np.ndarray, "dof 10"]) -> tuple[str, ...]:
+    return tuple(name for name, good in zip(body.joints.names, is_possible(links), strict=True) if not good)
