@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from delan import storage
+from delan.data.letters import LETTERS
 from delan.joints import Dataset
 
 from .members import pendulum
@@ -192,3 +193,40 @@ def test_an_unwritable_folder_is_found_before_the_work(folder, tmp_path):
 def test_the_version_is_told(folder):
     shown = run("--version", cwd=folder)
     assert shown.stdout.startswith("delan 0.")
+
+
+def test_references_are_drawn_and_written(tmp_path):
+    shown = run("references", "letters", "--plot", "letters.png", "-o", "letters.npz", cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    assert (tmp_path / "letters.png").read_bytes().startswith(b"\x89PNG")
+    with np.load(tmp_path / "letters.npz") as motions:
+        assert "".join(motions["labels"]) == "".join(LETTERS)
+        assert motions["q"].shape == motions["qdd"].shape == (len(motions["t"]), 2)
+    slow, fast = tmp_path / "slow.npz", tmp_path / "fast.npz"
+    run("references", "cosines", "--robot", "wam4", "-o", slow, cwd=tmp_path)
+    run("references", "cosines", "--robot", "wam4", "-o", fast, "--speed", 2, cwd=tmp_path)
+    with np.load(slow) as one, np.load(fast) as other:
+        assert other["t"][-1] == pytest.approx(one["t"][-1] / 2, rel=1e-2)
+        np.testing.assert_allclose(other["q"], one["q"][::2][: len(other["q"])], atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["references", "letters"], "nothing to write: give --plot PICTURE, --out FILE.npz, or both"),
+        (
+            ["references", "letters", "--robot", "wam7", "-o", "x.npz"],
+            "letters are written by the two-link arm, not by wam7",
+        ),
+        (
+            ["references", "cosines", "--robot", "panda", "-o", "x.npz"],
+            "there is no robot 'panda'; there are two-link, wam4, wam7",
+        ),
+        (["references", "letters", "--plot", "x.bmp"], "a picture is a .png, .svg or .pdf file"),
+    ],
+)
+def test_bad_references_get_one_clear_line(arguments, message, tmp_path):
+    shown = run(*arguments, cwd=tmp_path)
+    assert shown.returncode == 1
+    assert message in shown.stderr
+    assert not list(tmp_path.iterdir())

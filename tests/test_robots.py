@@ -4,12 +4,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import jax
 import numpy as np
 import pinocchio as pin  # pyright: ignore[reportMissingImports]
 import pytest
 
+from delan.data.cosines import cosines
 from delan.errors import RobotError, SettingsError
 from delan.joints import Joints
+from delan.learning.evaluate import evaluate
 from delan.models.rigid_body import RigidBody
 from delan.robots import from_mjcf, from_urdf
 from delan.robots.barrett_wam import WAM4, WAM4_ANALYTIC, WAM7, WAM7_ANALYTIC
@@ -18,6 +21,8 @@ from delan.robots.description import Arm
 from delan.robots.mujoco_robot import MujocoRobot
 from delan.robots.robot import Robot, physics_steps
 from delan.robots.two_link import TWO_LINK
+
+from .tracking import track
 
 pytest.importorskip("pybullet", reason="PyBullet is an extra")
 from delan.robots.pybullet_robot import PybulletRobot
@@ -207,39 +212,14 @@ def test_periods_that_fit_are_counted():
     assert physics_steps(1 / 500, 1 / 4000) == 8
 
 
-def track(robot: Robot, model: RigidBody, seconds: float) -> tuple[np.ndarray, ...]:
-    """Measured motion and torques of a robot following sines under PD control with a rigid-body feed-forward."""
-    kp, kd = np.array([200.0, 300, 100, 100]), np.array([7.0, 15, 5, 2.5])
-    size, rate, centre = np.array([0.5, 0.3, 0.5, 0.4]), np.array([2.0, 1.5, 2.5, 3.0]), np.array([0, 0.6, 0, 1.4])
-    state, rows = robot.reset(centre), []
-    for _ in range(round(seconds / robot.dt)):
-        t, ease = state.t, min(state.t, 1.0)
-        q, qd, qdd = (
-            centre + ease * size * np.sin(rate * t),
-            ease * size * rate * np.cos(rate * t),
-            -ease * size * rate**2 * np.sin(rate * t),
-        )
-        tau = kp * (q - state.q) + kd * (qd - state.qd) + model.inverse_dynamics(q, qd, qdd)
-        state = robot.step(tau)
-        rows.append((state.q, state.qd, tau, q))
-    return tuple(np.array(column) for column in zip(*rows, strict=True))
-
-
 def test_cables_make_rigid_bodies_wrong():
     """The arm follows, but what is not rigid is more than a tenth of the torque's variance in every joint."""
     model = RigidBody.from_urdf(WAM4.urdf())
-    q, qd, tau, wanted = track(CableDrivenRobot(WAM4), model, 6.0)
-    rigid_q, rigid_qd, rigid_tau, _ = track(MujocoRobot.of(WAM4), model, 6.0)
-    assert np.abs(q - wanted).max() < 0.15
-
-    def error(q: np.ndarray, qd: np.ndarray, tau: np.ndarray) -> np.ndarray:
-        qdd = np.gradient(qd, 2e-3, axis=0)
-        rows = slice(1000, None, 5)
-        predicted = np.stack([model.inverse_dynamics(*row) for row in zip(q[rows], qd[rows], qdd[rows], strict=True)])
-        return np.mean((predicted - tau[rows]) ** 2, axis=0) / tau[rows].var(axis=0)
-
-    assert error(q, qd, tau).min() > 0.1
-    assert error(rigid_q, rigid_qd, rigid_tau).max() < 1e-2
+    motion = cosines(WAM4.limits, key=jax.random.key(0), duration=6.0, share=0.4).sample(2e-3)
+    elastic, rigid = (track(robot, model, motion) for robot in (CableDrivenRobot(WAM4), MujocoRobot.of(WAM4)))
+    assert np.abs(elastic.q - motion.q).max() < 0.15
+    assert evaluate(model, elastic, rollouts=False).torque.nmse_mean > 0.1
+    assert evaluate(model, rigid, rollouts=False).torque.nmse_mean < 1e-3
 
 
 def test_cable_drives_stretch_stick_and_tell_whole_steps():

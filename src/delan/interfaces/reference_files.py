@@ -45,7 +45,10 @@ def make_motions(
     def torque(*motion: np.ndarray) -> np.ndarray:
         return np.stack([model.inverse_dynamics(*row) for row in zip(*motion, strict=True)])
 
-    found = excite(arm.limits, dt=dt, key=jax.random.key(seed), torque=torque)
+    def regressor(*motion: np.ndarray) -> np.ndarray:
+        return np.concatenate(model.regressor_rows(*motion))
+
+    found = excite(arm.limits, dt=dt, key=jax.random.key(seed), torque=torque, regressor=regressor)
     return Motions(arm, (found.trajectory,), written=False)
 
 

@@ -1,0 +1,69 @@
+"""Three engines on one table, the energy they keep, and how wrong rigid bodies are on an arm with cables.
+
+python -m benchmarks.robots
+"""
+
+import jax
+import numpy as np
+
+from delan.data.cosines import cosines
+from delan.learning.evaluate import evaluate
+from delan.learning.identify import IdentifySettings, identify
+from delan.models.rigid_body import RigidBody
+from delan.robots.arms import ARMS
+from delan.robots.barrett_wam import WAM4, WAM4_ANALYTIC
+from delan.robots.cable_drive import CableDrivenRobot
+from delan.robots.description import Arm
+from delan.robots.mujoco_robot import MujocoRobot
+from delan.robots.pybullet_robot import PybulletRobot
+from tests.tracking import track
+
+from .results import write_results
+
+ENGINES = {"MuJoCo": MujocoRobot.of, "PyBullet": PybulletRobot}
+
+
+def agreement(arm: Arm) -> dict[str, float]:
+    """Largest difference of each engine's torque from Pinocchio's over 1,000 random states [N m]."""
+    model, worst = RigidBody.from_urdf(arm.urdf()), {}
+    for name, make in ENGINES.items():
+        robot, rng, worst[name] = make(arm), np.random.default_rng(0), 0.0
+        for _ in range(1000):
+            q = rng.uniform(arm.limits.lower, arm.limits.upper)
+            qd, qdd = rng.normal(0, 2, (2, arm.joints.dof))
+            gap = np.abs(robot.inverse_dynamics(q, qd, qdd) - model.inverse_dynamics(q, qd, qdd))
+            worst[name] = max(worst[name], float(gap.max()))
+    return worst
+
+
+def cable_errors() -> dict[str, dict[str, list[float]]]:
+    """nMSE of rigid models on the WAM with cables and on the same arm without, 4 joints, on motion never seen."""
+    true = RigidBody.from_urdf(WAM4.urdf())
+    errors: dict[str, dict[str, list[float]]] = {}
+    for name, robot in (("cables", CableDrivenRobot(WAM4)), ("rigid", MujocoRobot.of(WAM4))):
+        motions = [cosines(WAM4.limits, key=jax.random.key(seed), share=0.5).sample(robot.dt) for seed in range(2)]
+        training, test = (track(robot, true, motion) for motion in motions)
+        models = {
+            "true links": true,
+            "second set of numbers": RigidBody.from_urdf(WAM4_ANALYTIC.urdf()),
+            "identified, friction and rotors": identify(training, WAM4.urdf(), IdentifySettings(physical=True)).model,
+        }
+        errors[name] = {model: list(evaluate(made, test, rollouts=False).torque.nmse) for model, made in models.items()}
+    return errors
+
+
+def main() -> None:
+    engines = {name: agreement(arm) for name, arm in ARMS.items()}
+    for name, worst in engines.items():
+        print(
+            f"{name}: largest difference from Pinocchio [N m]: " + ", ".join(f"{e} {x:.1e}" for e, x in worst.items())
+        )
+    errors = cable_errors()
+    for robot, models in errors.items():
+        for model, nmse in models.items():
+            print(f"WAM, 4 joints, {robot}; {model}: nMSE {', '.join(f'{x:.2g}' for x in nmse)}")
+    write_results("robots", {"torque_difference": engines, "nmse_on_wam4": errors})
+
+
+if __name__ == "__main__":
+    main()
