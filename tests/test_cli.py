@@ -150,34 +150,30 @@ def test_a_misspelt_option_is_refused(folder):
     assert "--epochs" in shown.stderr
 
 
+LISTENING = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+"""A background shell has its children ignore Ctrl-C; this makes the command listen to it all the same."""
+
+
 def test_ctrl_c_saves_the_best_model_and_resume_goes_on(folder):
     """A fit of far too many epochs, stopped from outside once it has kept a checkpoint."""
-    fit = [
-        "fit",
-        "arm.npz",
-        "-o",
-        "stopped.delan",
-        "--optimizer",
-        "adam",
-        "--width",
-        "8",
-        "--epochs",
-        "1000000",
-        "--json",
-    ]
-    process = subprocess.Popen([*DELAN, *fit], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    fit = ["fit", "arm.npz", "-o", "stopped.delan", "--optimizer", "adam", "--width", "8", "--json", "--epochs"]
+    command = [sys.executable, "-c", LISTENING, *DELAN, *fit, "1000000"]
     checkpoint = folder / "stopped.delan.checkpoint"
     deadline = time.monotonic() + 120
-    while not checkpoint.exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert checkpoint.exists()
-    process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=120)
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            while not checkpoint.exists() and time.monotonic() < deadline:
+                time.sleep(0.1)
+            assert checkpoint.exists()
+            process.send_signal(signal.SIGINT)
+            stdout, stderr = process.communicate(timeout=120)
+        finally:
+            process.kill()
     assert process.returncode == 130, stderr
     assert json.loads(stdout)["interrupted"]
     assert "holds the best model so far, --resume goes on" in stderr
     assert storage.load(folder / "stopped.delan").joints.dof == 1
-    refused = run(*fit[:-2], "2000000", "--resume", cwd=folder)
+    refused = run(*fit, "2000000", "--resume", cwd=folder)
     assert refused.returncode == 1
     assert "made with other data, settings or seed" in refused.stderr
 
