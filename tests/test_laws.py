@@ -163,3 +163,21 @@ def test_turning_joints_are_periodic(seed, q, turns):
     model = network(Joints.of(("revolute", "continuous")), seed, width=8)
     here, there = jnp.asarray(q), jnp.asarray(q) + 2 * np.pi * turns
     np.testing.assert_allclose(model.mass_matrix(here), model.mass_matrix(there), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.usefixtures("as_shipped")
+@pytest.mark.parametrize("name", ["network, 2 joints", "feed-forward"])
+def test_a_model_takes_what_people_have_and_refuses_the_rest(name):
+    """Lists, whole numbers and numpy arrays are one sample like any other; a batch needs vmap."""
+    model = INVERSE[name]()
+    n = model.joints.dof
+    expected = model.inverse_dynamics(jnp.zeros(n), jnp.ones(n), jnp.ones(n))
+    for make in (lambda x: [x] * n, lambda x: np.full(n, x), lambda x: np.full(n, float(x))):
+        given: list[Any] = [make(0), make(1), make(1)]
+        np.testing.assert_allclose(model.inverse_dynamics(*given), expected)
+    with pytest.raises(
+        ModelError, match=rf"expected one sample of {n} joints, shape \({n},\), got shape \(5, {n}\); use jax.vmap"
+    ):
+        model.inverse_dynamics(*jnp.zeros((3, 5, n)))
+    with pytest.raises(ModelError, match=rf"got shape \({n + 1},\)"):
+        model.inverse_dynamics(*jnp.zeros((3, n + 1)))

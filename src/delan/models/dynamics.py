@@ -86,6 +86,18 @@ class Normalisation(eqx.Module):
         )
 
 
+def one_sample(joints: Joints, *given: Any) -> list[Array]:
+    """The vectors of one sample as floating-point arrays; a batch or a wrong joint count is refused."""
+    vectors = [jnp.asarray(vector) for vector in given]
+    for vector in vectors:
+        if vector.shape != (joints.dof,):
+            raise ModelError(
+                f"expected one sample of {joints.dof} joints, shape ({joints.dof},), got shape {vector.shape}; "
+                "use jax.vmap for many samples"
+            )
+    return [vector.astype(jnp.result_type(vector, float)) for vector in vectors]
+
+
 def trainable(model: Any) -> tuple[Any, Any]:
     """The weights that a fit may change, and the rest; `eqx.combine` joins them again."""
     return eqx.partition(model, eqx.is_inexact_array, is_leaf=lambda node: isinstance(node, Normalisation))

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..errors import SettingsError
 from ..joints import Joints
-from .dynamics import Normalisation
+from .dynamics import Normalisation, one_sample
 from .perceptron import ACTIVATIONS, Activation, Affine, Perceptron
 
 Vector = Float[Array, " dof"]
@@ -59,6 +59,7 @@ class FeedForwardNetwork(eqx.Module):
 
     def inverse_dynamics(self, q: Vector, qd: Vector, qdd: Vector) -> Vector:
         """The learned torque [N m or N]."""
+        q, qd, qdd = one_sample(self.joints, q, qd, qdd)
         scale = self.normalisation
         continuous = np.array([kind == "continuous" for kind in self.joints.kinds])
         position = ((q - scale.q_mean) / scale.q_std)[~continuous]

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ..errors import ModelError, SettingsError
 from ..joints import Energy, Joints, TorqueComponents
 from ..mechanics import euler_lagrange
-from .dynamics import Normalisation
+from .dynamics import Normalisation, one_sample
 from .perceptron import ACTIVATIONS, Activation, Affine, Perceptron
 
 Vector = Float[Array, " dof"]
@@ -129,29 +129,35 @@ class LagrangianNetwork(eqx.Module):
 
     def inverse_dynamics(self, q: Vector, qd: Vector, qdd: Vector) -> Vector:
         """The torque of eq. 6 of Lutter et al. 2019 [N m or N]."""
+        q, qd, qdd = one_sample(self.joints, q, qd, qdd)
         return euler_lagrange.inverse_dynamics(self._terms, q, qd, qdd) + self._gravity_vector(q)
 
     def forward_dynamics(self, q: Vector, qd: Vector, tau: Vector) -> Vector:
         """The acceleration of eq. 8 of Lutter et al. 2019 [rad/s² or m/s²]."""
+        q, qd, tau = one_sample(self.joints, q, qd, tau)
         return euler_lagrange.forward_dynamics(self._terms, q, qd, tau - self._gravity_vector(q))
 
     def mass_matrix(self, q: Vector) -> Float[Array, "dof dof"]:
         """The inertia H(q) of eq. 5, positive definite for every weight [kg m² or kg]."""
+        (q,) = one_sample(self.joints, q)
         return euler_lagrange.mass_matrix(self._terms, q)
 
     def components(self, q: Vector, qd: Vector, qdd: Vector) -> TorqueComponents:
         """The parts of the torque; friction is zero, for this model has none."""
+        q, qd, qdd = one_sample(self.joints, q, qd, qdd)
         parts = euler_lagrange.components(self._terms, q, qd, qdd)
         gravity = parts.gravity + self._gravity_vector(q)
         return TorqueComponents(parts.inertial, parts.coriolis, gravity, friction=jnp.zeros_like(q))
 
     def energy(self, q: Vector, qd: Vector) -> Energy:
         """Kinetic and potential energy [J]."""
+        q, qd = one_sample(self.joints, q, qd)
         self._require_potential()
         return euler_lagrange.energy(self._terms, q, qd)
 
     def power(self, q: Vector, qd: Vector, qdd: Vector) -> Float[Array, ""]:
         """The rate of the total energy along the motion [W]; it equals q̇ᵀ τ."""
+        q, qd, qdd = one_sample(self.joints, q, qd, qdd)
         self._require_potential()
         return euler_lagrange.power(self._terms, q, qd, qdd)
 
