@@ -43,6 +43,8 @@ Optimizer = Literal["auto", "adam", "lm"]
 
 GRADIENT_STEPS = 20_000
 """How long Adam runs when neither epochs nor seconds are given."""
+ITERATIONS = 300
+"""How long Levenberg–Marquardt runs when neither epochs nor seconds are given; patience is a share of it."""
 CHUNK_SAMPLES = 60_000
 """Samples between two validations of Adam: a fraction of a second."""
 WARM_UP_EPOCHS = 100
@@ -234,8 +236,11 @@ def _fit_one(
     checkpoint: Path | None,
     resume: bool,
     stop: threading.Event | None,
+    shared_split: PRNGKeyArray | None = None,
 ) -> FitResult:
     split_key, model_key, train_key = jax.random.split(key, 3)
+    if shared_split is not None:
+        split_key = shared_split
     training, validation = hold_out(dataset, settings.validation, key=split_key)
     chosen = plan(model, training, settings)
     kept = None
@@ -273,9 +278,9 @@ def _stages(chosen: Plan, training: Dataset, validation: Dataset, settings: FitS
     data = (Samples.of(training), Samples.of(validation), scale, settings.objective)
     by_clock = settings.seconds is not None and settings.epochs is None
     if chosen.optimizer == "lm":
-        epochs = None if by_clock else settings.epochs or 300
+        epochs = None if by_clock else settings.epochs or ITERATIONS
         warm_up = DescentStage(*data, settings.descent, chunk=10, epochs=WARM_UP_EPOCHS, patience=float("inf"))
-        patience = settings.patience * 300
+        patience = settings.patience * ITERATIONS
         return [warm_up, MarquardtStage(*data, settings.marquardt, epochs=epochs, patience=patience)]
     epochs = settings.epochs or max(20, GRADIENT_STEPS * min(settings.descent.batch, count) // count)
     chunk = max(1, min(CHUNK_SAMPLES // count, -(-epochs // 40)))
@@ -294,14 +299,15 @@ def _fit_seeds(
     progress: Callable[[Progress], None] | None,
     stop: threading.Event,
 ) -> FitResult:
-    """One thread a core: XLA lets go of the interpreter while it computes."""
+    """One thread a core, for XLA lets go of the interpreter while it computes; all hold out the same trajectories."""
     workers = min(os.cpu_count() or 1, seeds)
     if settings.seconds is not None:
         settings = replace(settings, seconds=settings.seconds / -(-seeds // workers))
     with ThreadPoolExecutor(workers) as pool:
+        shared, *keys = jax.random.split(key, seeds + 1)
         futures = [
-            pool.submit(_fit_one, dataset, model, settings, one, progress if i == 0 else None, None, False, stop)
-            for i, one in enumerate(jax.random.split(key, seeds))
+            pool.submit(_fit_one, dataset, model, settings, one, watch, None, False, stop, shared)
+            for one, watch in zip(keys, [progress, *[None] * (seeds - 1)], strict=True)
         ]
         try:
             members = tuple(future.result() for future in futures)
