@@ -98,7 +98,8 @@ def test_several_seeds_train_at_once_and_report_their_spread():
     ("joints", "samples", "model", "optimizer", "expected"),
     [
         (2, 1000, "delan", "auto", (16, "lm", "few enough")),
-        (2, 1000, "feedforward", "auto", (16, "lm", "few enough")),
+        (3, 1000, "feedforward", "auto", (16, "lm", "few enough")),
+        (4, 1000, "delan", "auto", (64, "adam", "too many")),
         (2, 1000, "delan", "adam", (64, "adam", "asked for")),
         (2, 1_000_000, "delan", "auto", (16, "adam", "too many")),
         (7, 1000, "delan", "auto", (64, "adam", "too many")),

@@ -49,7 +49,7 @@ CHUNK_SAMPLES = 60_000
 """Samples between two validations of Adam: a fraction of a second."""
 WARM_UP_EPOCHS = 100
 """Epochs of Adam before Levenberg–Marquardt, which wants a start in the right valley."""
-SMALL_DOF, SMALL_WIDTH, SMALL_WEIGHTS = 2, 16, 600
+SMALL_DOF, SMALL_WIDTH, SMALL_WEIGHTS = 3, 16, 600
 """Up to so many joints a network of so many units suffices; up to so many weights the dense method is the faster."""
 SMALL_WORK = 3e10
 """The work of a Levenberg–Marquardt iteration, samples × joints × weights², that is still worth waiting for."""
