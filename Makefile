@@ -24,6 +24,8 @@ lint: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.throughput
+	$(BIN)/python -m benchmarks.robots
+	$(BIN)/python -m benchmarks.identification
 	$(BIN)/python -m benchmarks.published_letters
 
 $(VENV)/bin/python:
