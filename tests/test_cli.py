@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -126,10 +127,14 @@ def test_a_feed_forward_fit_and_several_seeds(folder):
     [
         (["fit", "none.npz"], "delan: none.npz: no such file; check the path"),
         (
-            ["fit", "arm.npz", "-o", "sub/x.delan", "--seconds", "1", "--epochs", "1"],
+            ["fit", "arm.npz", "-o", "x.delan", "--seconds", "1", "--epochs", "1"],
             "both bound the training; give one of them",
         ),
         (["fit", "arm.npz", "-o", "."], "is a folder; give another output path"),
+        (
+            ["fit", "arm.npz", "-o", "none/x.delan"],
+            "there is no folder none for x.delan; make it or give another output",
+        ),
         (["fit", "arm.npz", "--width", "0"], "width and depth must be at least 1, got width=0"),
         (["fit", "arm.npz", "--seconds", "-1"], "seconds must be positive and finite, got -1.0"),
         (["evaluate", "arm.npz", "arm.npz"], "is truncated, damaged or no delan-model file"),
@@ -186,6 +191,21 @@ def test_an_unwritable_folder_is_found_before_the_work(folder, tmp_path):
     assert "is in a folder that cannot be written" in shown.stderr
 
 
+def test_nonsense_is_doubted(folder):
+    """Torques of another arm: the model is worse than a constant, and the command says so."""
+    data = pendulum(seed=9)
+    write(folder / "strange.npz", replace(data, tau=-data.tau, truth={}))
+    shown = run("evaluate", "arm.delan", "strange.npz", cwd=folder)
+    assert shown.returncode == 0
+    assert "no better than a constant torque; check the units" in shown.stderr
+
+
+def test_a_resume_without_checkpoint_says_so(folder):
+    shown = run("fit", "arm.npz", "-o", "fresh.delan", "--epochs", 2, "--resume", cwd=folder)
+    assert shown.returncode == 0
+    assert "there is no checkpoint fresh.delan.checkpoint; starting anew" in shown.stderr
+
+
 def test_the_version_is_told(folder):
     shown = run("--version", cwd=folder)
     assert shown.stdout.startswith("delan 0.")
@@ -219,6 +239,7 @@ def test_references_are_drawn_and_written(tmp_path):
             "there is no robot 'panda'; there are two-link, wam4, wam7",
         ),
         (["references", "letters", "--plot", "x.bmp"], "a picture is a .png, .svg or .pdf file"),
+        (["references", "cosines", "-o", "x.csv"], "x.csv: motions are written as .npz files"),
     ],
 )
 def test_bad_references_get_one_clear_line(arguments, message, tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -122,6 +123,13 @@ def two_joints(kinds) -> Dataset:
     data = pendulum()
     double = {name: np.repeat(getattr(data, name), 2, axis=1) for name in ("q", "qd", "qdd", "tau")}
     return replace(data, **double, truth={}, joints=Joints.of(kinds))
+
+
+@pytest.mark.usefixtures("as_shipped")
+def test_a_path_is_no_model():
+    given: Any = "arm.delan"
+    with pytest.raises(ModelError, match=r"expected a model, got a str; read one from its file with delan\.load"):
+        evaluate(given, pendulum())
 
 
 def test_other_joints_are_refused():

@@ -123,6 +123,12 @@ def test_the_choice_of_method_is_reported(joints, samples, model, optimizer, exp
     assert expected[2] in chosen.reason
 
 
+def test_little_time_is_spent_on_the_quick_method():
+    chosen = plan("delan", pendulum(), FitSettings(seconds=5.0))
+    assert (chosen.network.width, chosen.optimizer) == (64, "adam")
+    assert "5 s are too few for the second-order method" in chosen.reason
+
+
 def test_a_fit_that_diverges_steps_back_and_says_so(monkeypatch):
     """Weights turn to NaN at the third advance and the loss explodes at the fifth; the fit ends well all the same."""
     advance, calls, rates_seen = descent.run_epochs, [], []
@@ -170,8 +176,8 @@ def stop_after(advances: int) -> tuple[threading.Event, Callable[[training.Progr
 
 @pytest.mark.parametrize("settings", [ADAM, FitSettings(epochs=15)], ids=["adam", "lm"])
 @pytest.mark.parametrize("advances", [3, 14])
-def test_a_resumed_fit_ends_as_an_unbroken_one(settings, advances, tmp_path, monkeypatch):
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
+def test_a_resumed_fit_ends_as_an_unbroken_one(settings, advances, tmp_path):
+    """Also when it was stopped before the first regular checkpoint: a stop keeps one of its own."""
     path = tmp_path / "fit.checkpoint"
     unbroken = fit(pendulum(), SMALL, settings)
     event, watch = stop_after(advances)
@@ -186,8 +192,7 @@ def test_a_resumed_fit_ends_as_an_unbroken_one(settings, advances, tmp_path, mon
     assert not same(stopped.model, unbroken.model)
 
 
-def test_a_checkpoint_of_another_fit_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
+def test_a_checkpoint_of_another_fit_is_refused(tmp_path):
     path = tmp_path / "fit.checkpoint"
     event, watch = stop_after(3)
     fit(pendulum(), SMALL, ADAM, checkpoint=path, stop=event, progress=watch)
@@ -266,6 +271,20 @@ def test_provenance_is_plain_json():
 def test_bad_settings_are_refused(settings, message):
     with pytest.raises(SettingsError, match=message):
         FitSettings(**settings)
+
+
+@pytest.mark.usefixtures("as_shipped")
+@pytest.mark.parametrize(
+    ("positional", "error", "message"),
+    [
+        ((pendulum(), FitSettings()), SettingsError, "got FitSettings; what steers the training goes into settings="),
+        ((pendulum(), SMALL, {"epochs": 3}), SettingsError, "settings must be delan.FitSettings, got dict"),
+        (("arm.npz",), DataError, "expected a Dataset, got a str; make one with delan.prepare"),
+    ],
+)
+def test_what_is_in_the_wrong_place_is_said(positional, error, message):
+    with pytest.raises(error, match=message):
+        fit(*positional)
 
 
 @pytest.mark.usefixtures("as_shipped")

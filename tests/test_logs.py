@@ -2,6 +2,7 @@
 
 import csv
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -183,6 +184,28 @@ def cell(row: int, column: str, value: str):
 def test_bad_csv_is_refused(edit, message, tmp_path):
     with pytest.raises(DataError, match=message):
         read_log(write_csv(tmp_path / "log.csv", edit))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda data: replace(data, t=1000 * data.t),
+            r"column q0: the joint moves 0\.001 times as far as qd0 says over t",
+        ),
+        (
+            lambda data: replace(data, q=np.degrees(data.q)),
+            r"moves 57\.\d times as far as qd0 says over t; check the units",
+        ),
+        (lambda data: replace(data, qd=-data.qd), r"moves -1(\.0\d*)? times as far"),
+    ],
+    ids=["milliseconds", "degrees", "flipped sign"],
+)
+def test_units_that_do_not_fit_are_refused(change, message):
+    recording = without(pendulum(samples=200))
+    with pytest.raises(DataError, match=message):
+        prepare(change(recording))
+    assert len(prepare(recording)) == 1200
 
 
 def test_the_error_keeps_its_place(tmp_path):

@@ -217,7 +217,7 @@ def test_cables_make_rigid_bodies_wrong():
     model = RigidBody.from_urdf(WAM4.urdf())
     motion = cosines(WAM4.limits, key=jax.random.key(0), duration=6.0, share=0.4).sample(2e-3)
     elastic, rigid = (track(robot, model, motion) for robot in (CableDrivenRobot(WAM4), MujocoRobot.of(WAM4)))
-    assert np.abs(elastic.q - motion.q).max() < 0.15
+    assert np.abs(elastic.q - motion.q[100:-100]).max() < 0.15
     assert evaluate(model, elastic, rollouts=False).torque.nmse_mean > 0.1
     assert evaluate(model, rigid, rollouts=False).torque.nmse_mean < 1e-3
 

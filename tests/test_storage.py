@@ -114,6 +114,17 @@ def test_a_non_finite_weight_is_refused(tmp_path):
         storage.load(tmp_path / "m.delan")
 
 
+def test_a_flipped_bit_in_the_weights_is_found(tmp_path):
+    path = saved(tmp_path)
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(
+        ModelFileError, match="its numbers do not match its checksum; the file is damaged, save it anew"
+    ):
+        storage.load(path)
+
+
 def test_files_that_are_no_models(tmp_path):
     with pytest.raises(ModelFileError, match="no such file; check the path"):
         storage.load(tmp_path / "none.delan")

@@ -4,6 +4,7 @@ Loading reads numbers and names and never runs code. Saving writes aside and ren
 """
 
 import dataclasses
+import hashlib
 import json
 import os
 import tempfile
@@ -112,7 +113,8 @@ def with_arrays(tree: Any, arrays: Mapping[str, np.ndarray], path: str) -> Any:
 
 def write_arrays(path: str | Path, arrays: Mapping[str, np.ndarray], kind: str, header: Mapping[str, Any]) -> None:
     """Write arrays and a JSON header to one file, whole or not at all."""
-    text = json.dumps({"format": kind, "format_version": FORMAT_VERSION, **header}, allow_nan=False)
+    described = {**header, "format": kind, "format_version": FORMAT_VERSION, "checksum": _checksum(arrays)}
+    text = json.dumps(described, allow_nan=False)
     data = to_bytes({name: np.asarray(array, order="C") for name, array in arrays.items()}, metadata={"delan": text})
     write_whole(path, lambda file: file.write(data))
 
@@ -164,4 +166,14 @@ def read_arrays(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], dic
             f"its format version is {header.get('format_version')}, this delan reads {FORMAT_VERSION}; update delan"
         )
         raise ModelFileError(source, problem)
+    if header.get("checksum") != _checksum(arrays):
+        raise ModelFileError(source, "its numbers do not match its checksum; the file is damaged, save it anew")
     return arrays, header
+
+
+def _checksum(arrays: Mapping[str, np.ndarray]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        digest.update(f"{name} {arrays[name].dtype} {arrays[name].shape}".encode())
+        digest.update(np.asarray(arrays[name], order="C").tobytes())
+    return digest.hexdigest()

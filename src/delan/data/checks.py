@@ -7,10 +7,11 @@ from ..joints import Recording
 
 
 def require_sound(recording: Recording) -> Recording:
-    """Refuse non-finite values, times that do not run forward, and mixed sampling rates; give back the recording."""
+    """Refuse non-finite values, times that do not run forward, mixed sampling rates, and velocities in other units."""
     _require_finite(recording)
     _require_whole_trajectories(recording)
     _require_steady_time(recording)
+    _require_matching_velocity(recording)
     return recording
 
 
@@ -70,3 +71,27 @@ def _require_steady_time(recording: Recording) -> None:
             rates = f"steps of {step:.6g} s here, {usual[0][1]:.6g} s in the first trajectory"
             problem = f"mixed sampling rates: {rates}; resample to one rate"
             raise DataError(recording.source, problem, column="t", row=row)
+
+
+def _require_matching_velocity(recording: Recording) -> None:
+    """Positions must go where the logged velocities lead: milliseconds, degrees and flipped signs show here."""
+    if recording.qd is None:
+        return
+    starts = _starts(recording)
+    for joint in range(recording.joints.dof):
+        gone, led = [], []
+        for start, end in zip(starts, [*starts[1:], len(recording.t)], strict=True):
+            t, q, qd = recording.t[start:end], recording.q[start:end, joint], recording.qd[start:end, joint]
+            path = np.concatenate([[0.0], np.cumsum(np.diff(t) * (qd[1:] + qd[:-1]) / 2)])
+            gone.append(q - q.mean())
+            led.append(path - path.mean())
+        q, path = np.concatenate(gone), np.concatenate(led)
+        if not (q.any() and path.any()):
+            continue
+        slope = float(q @ path / (path @ path))
+        explained = float((q @ path) ** 2 / ((q @ q) * (path @ path)))
+        if explained > 0.9 and not 1 / 3 < slope < 3:
+            problem = (
+                f"the joint moves {slope:.3g} times as far as qd{joint} says over t; check the units (s, rad, rad/s)"
+            )
+            raise DataError(recording.source, problem, column=f"q{joint}")

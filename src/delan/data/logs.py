@@ -2,6 +2,7 @@
 
 import csv
 import re
+import warnings
 import zipfile
 from pathlib import Path
 from typing import cast
@@ -104,7 +105,8 @@ def _count_joints(source: str, header: list[str]) -> int:
 def _table(path: Path, header: list[str]) -> np.ndarray:
     """All cells as numbers; the slow way only to say which cell is none."""
     try:
-        table = np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2, encoding="utf-8-sig", comments=None)
+        with warnings.catch_warnings(action="ignore"):  # an empty table is told below
+            table = np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2, encoding="utf-8-sig", comments=None)
         if table.shape[1] == len(header):
             return table
     except ValueError:

@@ -54,12 +54,16 @@ class Fitted:
 
 @dataclass(frozen=True, eq=False)
 class DemoResult:
-    """The log of all letters (trajectory i is the i-th letter), the models by name, and the arm they learned."""
+    """The log of all letters (trajectory i is the i-th letter), the models by name, and the arm they learned.
+
+    `true_valid_share` is how much of the test motion the true arm predicts from the same sampled torques.
+    """
 
     settings: DemoSettings
     dataset: Dataset
     models: dict[str, Fitted]
     truth: RigidBody
+    true_valid_share: float
     seconds: float
 
 
@@ -113,4 +117,6 @@ def run(
             stop.set()
             raise
     truth = RigidBody.from_urdf(TWO_LINK.urdf())
-    return DemoResult(settings, dataset, models, truth, time.perf_counter() - began)
+    rollouts = evaluate(truth, test).rollouts
+    assert rollouts is not None  # a letter has more than one sample
+    return DemoResult(settings, dataset, models, truth, rollouts.valid_share, time.perf_counter() - began)

@@ -21,7 +21,7 @@ app = typer.Typer(
 )
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the scores as JSON on stdout, and nothing else there.")]
-SeedOption = Annotated[int, typer.Option(help="Seed of all randomness; the same seed gives the same model.", min=0)]
+SeedOption = Annotated[int, typer.Option(help="Seed of all randomness; it gives the same result again.", min=0)]
 
 
 def main() -> None:
@@ -78,7 +78,7 @@ def demo(
     from .tables import show_scores
 
     page = out / "report.html"
-    _require_writable(page)
+    _require_writable(page, make_folder=True)
     with progress_bars("DeLaN", "feed-forward") as bars:
         result = run(DemoSettings(), key=jax.random.key(seed), progress=bars)
     write_page(result, page)
@@ -99,13 +99,17 @@ def fit(
     seconds: Annotated[
         float | None, typer.Option(help="Wall-clock bound of the training, compilation included.")
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the data instead of seconds.")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Passes over the data instead of seconds; default: enough for most.")
+    ] = None,
     optimizer: Annotated[
         Literal["auto", "adam", "lm"], typer.Option(help="auto chooses by the size of the problem.")
     ] = "auto",
     width: Annotated[int | None, typer.Option(help="Units of each hidden layer; default: chosen.")] = None,
     depth: Annotated[int | None, typer.Option(help="Hidden layers; default: 2.")] = None,
-    weight_decay: Annotated[float, typer.Option(help="λ of the paper's eq. 9.")] = 0.0,
+    weight_decay: Annotated[
+        float, typer.Option(help="Weight of the squared weights in the loss (λ of the paper's eq. 9).")
+    ] = 0.0,
     seeds: Annotated[
         int, typer.Option(help="Train so many models at once and keep the best on validation.", min=1)
     ] = 1,
@@ -135,6 +139,8 @@ def fit(
         optimizer=optimizer, seconds=seconds, epochs=epochs, objective=Objective(weight_decay=weight_decay)
     )
     checkpoint = None if seeds > 1 else out.with_name(out.name + ".checkpoint")
+    if resume and checkpoint is not None and not checkpoint.exists():
+        typer.echo(f"delan: there is no checkpoint {checkpoint}; starting anew", err=True)
     with progress_bars(model) as (bar,):
         result = fit_model(
             dataset,
@@ -154,7 +160,7 @@ def fit(
     if test_set is not None:
         provenance["scores"]["test"] = scores.as_dict()
     storage.save(result.model, out, provenance=provenance | {"log": log.name})
-    scored_on = f"{len(result.trajectories)} held-out trajectories" if test is None else test.name
+    scored_on = f"validation trajectories ({len(result.trajectories)})" if test is None else test.name
     if as_json:
         told = {
             **scores.as_dict(),
@@ -173,13 +179,15 @@ def fit(
     else:
         for event in result.events:
             typer.echo(event)
-        typer.echo(f"Trained by {result.optimizer} in {result.seconds:.1f} s ({result.reason}).")
+        method = "Levenberg–Marquardt after a warm-up by Adam" if result.optimizer == "lm" else "Adam"
+        typer.echo(f"Trained by {method} in {result.seconds:.1f} s ({result.reason}).")
         if seeds > 1:
             low, middle, high = result.spread.values()
             told = f"{low:.2e} … {middle:.2e} … {high:.2e} (min, median, max)"
             typer.echo(f"Validation nMSE of {seeds} seeds: {told}; kept the best.")
         show_scores({model: scores}, scored_on)
         typer.echo(f"Model: {out}")
+    _doubt(scores.torque.nmse_mean)
     if result.interrupted:
         typer.echo(f"delan: stopped early; {out} holds the best model so far, --resume goes on", err=True)
         raise typer.Exit(130)
@@ -207,6 +215,7 @@ def evaluate(
         typer.echo(json.dumps({**scores.as_dict(), "seconds": time.perf_counter() - began, "model": str(model)}))
     else:
         show_scores({model.name: scores}, log.name)
+    _doubt(scores.torque.nmse_mean)
 
 
 @app.command()
@@ -219,7 +228,7 @@ def references(
     plot: Annotated[Path | None, typer.Option(help="Picture to write: png, svg or pdf.")] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="npz file for the motions: t, q, qd, qdd.")] = None,
     speed: Annotated[float, typer.Option(help="So many times faster than usual.", min=0.01, max=100)] = 1.0,
-    dt: Annotated[float, typer.Option(help="Sampling period [s].", min=1e-5, max=1.0)] = 0.005,
+    dt: Annotated[float, typer.Option(help="Sampling period in seconds.", min=1e-5, max=1.0)] = 0.005,
     seed: SeedOption = 0,
 ) -> None:
     """Motions for a robot to follow: letters, smooth cosines, or motions to identify it by; inside its limits."""
@@ -252,13 +261,23 @@ def _network(model: str, width: int | None, depth: int | None) -> Any:
     return replace(default, width=width, depth=depth)
 
 
-def _require_writable(path: Path) -> None:
+def _doubt(nmse: float) -> None:
+    """Say it when a model explains less than a constant would."""
+    if not nmse < 1:
+        told = "the model explains this motion no better than a constant torque"
+        typer.echo(f"delan: {told}; check the units (rad, s, N m), the signs and the order of the joints", err=True)
+
+
+def _require_writable(path: Path, *, make_folder: bool = False) -> None:
     """Find out before the work, not after it, that the result has no place to go."""
     folder = path.parent
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        if make_folder:
+            folder.mkdir(exist_ok=True)
     except OSError as error:
         raise SettingsError(f"cannot make the folder {folder}: {error.strerror}; give another output path") from None
+    if not folder.is_dir():
+        raise SettingsError(f"there is no folder {folder} for {path.name}; make it or give another output path")
     if path.is_dir() or not os.access(folder, os.W_OK):
         what = "is a folder" if path.is_dir() else f"is in a folder that cannot be written, {folder}"
         raise SettingsError(f"{path} {what}; give another output path")

@@ -20,18 +20,18 @@ def progress_bars(*names: str) -> Iterator[list["Callable[[Progress], None] | No
 
     columns = (
         rich_progress.TextColumn("{task.description}"),
-        rich_progress.BarColumn(),
+        rich_progress.BarColumn(bar_width=16),
         rich_progress.TextColumn("{task.fields[told]}"),
-        rich_progress.TimeRemainingColumn(),
     )
     with rich_progress.Progress(*columns, console=Console(stderr=True)) as bars:
         tasks = [bars.add_task(name, total=1.0, told="compiling") for name in names]
 
         def watcher(task: rich_progress.TaskID) -> "Callable[[Progress], None]":
             def watch(now: "Progress") -> None:
+                left = now.row.seconds * (1 - now.share) / max(now.share, 1e-3)
                 told = (
-                    f"{now.row.stage} · loss {now.row.training:.2e} · validation {now.row.validation:.2e} "
-                    f"(best {now.best:.2e}) · {now.samples_per_second / 1e3:.0f}k samples/s"
+                    f"loss {now.row.training:.1e} val {now.row.validation:.1e} "
+                    f"{now.samples_per_second / 1e3:.0f}k samples/s {left:.0f} s left"
                 )
                 bars.update(task, completed=now.share, told=told)
 

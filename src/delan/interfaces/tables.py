@@ -22,7 +22,7 @@ def show_scores(models: Mapping[str, Scores], scored_on: str) -> None:
             numbers = (errors.mse_sum, errors.nmse_mean, *errors.nmse)
             table.add_row(name if quantity == "torque" else "", quantity, *(f"{number:.2e}" for number in numbers))
         if scores.rollouts is not None:
-            stays = f"stays within {VALID_ERROR} for {scores.rollouts.valid_share:.0%} of the time"
+            stays = f"stays within {VALID_ERROR} rad (or m) for {scores.rollouts.valid_share:.0%} of the time"
             share = f"motion predicted from torques alone {stays}"
             table.caption = share if table.caption is None else f"{table.caption}; {name}: {share}"
     Console().print(table)

@@ -95,6 +95,8 @@ class Scores:
 
 def evaluate(model: InverseDynamics, dataset: Dataset, *, rollouts: bool = True) -> Scores:
     """Score a model on a dataset, in float64 whatever the model was trained in."""
+    if not isinstance(model, InverseDynamics):
+        raise ModelError(f"expected a model, got a {type(model).__name__}; read one from its file with delan.load")
     require_same_joints(model, dataset)
     variance = dataset.tau.var(axis=0)
     acceleration, motion, components = None, None, {}
@@ -137,7 +139,7 @@ def _rollouts(model: DynamicsModel, dataset: Dataset) -> Rollouts | None:
     if not cut:
         return None
     step = float(np.median(np.concatenate([np.diff(one.t) for one in cut])))
-    fine = [_Drive.of(one, max(1, round(step / ROLLOUT_STEP))) for one in cut]
+    fine = [_Drive.of(one, min(max(1, round(step / ROLLOUT_STEP)), 20)) for one in cut]
     longest = max(len(drive.t) for drive in fine)
     padding = [((0, longest - len(drive.t)), (0, 0)) for drive in fine]
     t, tau = (

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from ..data.preparation import hold_out
-from ..errors import SettingsError
+from ..errors import DataError, SettingsError
 from ..joints import Dataset
 from ..models.dynamics import InverseDynamics, Normalisation
 from ..models.feed_forward import FeedForwardNetwork, FeedForwardSettings
@@ -45,6 +45,8 @@ GRADIENT_STEPS = 20_000
 """How long Adam runs when neither epochs nor seconds are given."""
 ITERATIONS = 300
 """How long Levenberg–Marquardt runs when neither epochs nor seconds are given; patience is a share of it."""
+LEAST_SECONDS = 15.0
+"""Less time than this and the second-order method is not worth its compilation."""
 CHUNK_SAMPLES = 60_000
 """Samples between two validations of Adam: a fraction of a second."""
 WARM_UP_EPOCHS = 100
@@ -62,7 +64,7 @@ class FitSettings:
     Attributes:
         optimizer: `adam`, `lm` (Levenberg–Marquardt in float64, for small networks), or `auto`.
         epochs: passes over the data (iterations of Levenberg–Marquardt); None: a default, or as `seconds` allow.
-        seconds: wall-clock bound of the training, compilation included.
+        seconds: wall-clock bound of the training, compilation included; at least one step is made.
         validation: share of the trajectories held out to choose the best weights.
         patience: share of the budget that may pass without progress on validation before the fit stops early.
         retreats: how often a fit that diverged may go back to its best weights with a smaller step.
@@ -168,6 +170,7 @@ def fit(
     Args:
         dataset: samples, cut into trajectories.
         model: `delan` (the Lagrangian network) or `feedforward`, at a size chosen here, or the settings of either.
+        settings: how long and by which method to train.
         key: randomness of weights, minibatches and the validation split; the same key gives the same model.
         seeds: how many models to train at once, from keys split off `key`, over the cores.
         progress: called after every step of the fit.
@@ -178,6 +181,10 @@ def fit(
     A stop or an interrupt (Ctrl-C) ends the fit early with the best model so far and `interrupted` set.
     """
     settings = settings or FitSettings()
+    if not isinstance(dataset, Dataset):
+        raise DataError("fit", f"expected a Dataset, got a {type(dataset).__name__}; make one with delan.prepare")
+    if not isinstance(settings, FitSettings):
+        raise SettingsError(f"settings must be delan.FitSettings, got {type(settings).__name__}")
     key = jax.random.key(0) if key is None else key
     if seeds < 1:
         raise SettingsError(f"seeds must be at least 1, got {seeds}")
@@ -194,19 +201,27 @@ def fit(
 
 def plan(model: ModelChoice, dataset: Dataset, settings: FitSettings) -> Plan:
     """Size and method: Levenberg–Marquardt where the network is small enough for it, else Adam on a wide one."""
+    hurried = settings.optimizer == "auto" and settings.seconds is not None and settings.seconds < LEAST_SECONDS
     if isinstance(model, str):
         if model not in ("delan", "feedforward"):
             raise SettingsError(f"unknown model {model!r}; known: delan, feedforward")
         network_type = LagrangianNetworkSettings if model == "delan" else FeedForwardSettings
-        small = dataset.dof <= SMALL_DOF and settings.optimizer != "adam"
+        small = dataset.dof <= SMALL_DOF and settings.optimizer != "adam" and not hurried
         network = network_type(width=SMALL_WIDTH) if small else network_type()
-    else:
+    elif isinstance(model, LagrangianNetworkSettings | FeedForwardSettings):
         network = model
+    else:
+        raise SettingsError(
+            f"model must be 'delan', 'feedforward' or the settings of a network, got {type(model).__name__}; "
+            "what steers the training goes into settings="
+        )
     weights = _count_weights(network, dataset)
     work = len(dataset) * dataset.dof * weights**2
     if settings.optimizer != "auto":
         return Plan(network, settings.optimizer, f"asked for; {weights} weights")
     size = f"{weights} weights, {len(dataset)} samples"
+    if hurried:
+        return Plan(network, "adam", f"{settings.seconds:g} s are too few for the second-order method")
     if weights <= SMALL_WEIGHTS and work <= SMALL_WORK:
         return Plan(network, "lm", f"{size}: few enough for the dense second-order method")
     return Plan(network, "adam", f"{size}: too many for the dense second-order method")

@@ -8,6 +8,7 @@ does not grow with their number and no further step sees them again.
 
 import time
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -127,8 +128,8 @@ class IdentifyResult:
         return {"identify": {**plain, "settings": asdict(self.settings), "base": base, "parameters": parameters}}
 
 
-def identify(dataset: Dataset, urdf: str, settings: IdentifySettings | None = None) -> IdentifyResult:
-    """Identify the links, the friction and the rotors of the arm that a URDF text describes, from its motion.
+def identify(dataset: Dataset, urdf: str | Path, settings: IdentifySettings | None = None) -> IdentifyResult:
+    """Identify the links, the friction and the rotors of the arm that a URDF file, by path or text, describes.
 
     The URDF gives the kinematics, which are believed, and a prior of the inertial parameters, which are not.
     """

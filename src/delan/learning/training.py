@@ -144,6 +144,7 @@ class Run:
     history: list[HistoryRow] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
     interrupted: bool = False
+    snapshot: tuple[dict[str, Any], dict[str, Any]] | None = None
 
 
 @dataclass(frozen=True)
@@ -189,6 +190,8 @@ def train(
             run.stage, run.epoch, run.milestone_epoch, state = run.stage + 1, 0, 0, None
     except KeyboardInterrupt:
         run.interrupted = True
+    if run.interrupted and checkpoint is not None:
+        _keep(checkpoint, run)
     run.seconds = time.perf_counter() - began
     return run
 
@@ -236,9 +239,11 @@ def _run_stage(
             watch(Progress(row, run.best, rate, _share(stage, limits, run.epoch, run.seconds)))
         if step.finished or run.epoch - run.milestone_epoch >= stage.patience:
             break
-        if checkpoint is not None and time.perf_counter() - saved > CHECKPOINT_SECONDS:
-            _keep(checkpoint, run, state)
-            saved = time.perf_counter()
+        if checkpoint is not None:
+            run.snapshot = _snapshot(run, state)
+            if time.perf_counter() - saved > CHECKPOINT_SECONDS:
+                _keep(checkpoint, run)
+                saved = time.perf_counter()
     return state
 
 
@@ -268,15 +273,24 @@ def _step_back(run: Run, row: HistoryRow, limits: Limits) -> bool:
     return again
 
 
-def _keep(checkpoint: Checkpoint, run: Run, state: Any) -> None:
-    arrays = {f"state.{name}": array for name, array in storage.arrays_of(state).items()}
-    arrays |= {f"best.{name}": array for name, array in storage.arrays_of(run.best_model).items()}
+def _snapshot(run: Run, state: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Books and modules that belong together, so that an interrupt at any moment finds a whole state to keep."""
     books = {
         name: getattr(run, name)
         for name in ("stage", "epoch", "seconds", "best", "milestone", "milestone_epoch", "retreats", "events")
     }
-    history = [asdict(row) for row in run.history]
-    header = {"fingerprint": checkpoint.fingerprint, "run": books, "history": history}
+    books["events"] = list(run.events)
+    return {"run": books, "rows": len(run.history)}, {"state": state, "best": run.best_model}
+
+
+def _keep(checkpoint: Checkpoint, run: Run) -> None:
+    """Write the last snapshot, if there is one."""
+    if run.snapshot is None:
+        return
+    books, modules = run.snapshot
+    arrays = {f"{part}.{name}": a for part, module in modules.items() for name, a in storage.arrays_of(module).items()}
+    history = [asdict(row) for row in run.history[: books["rows"]]]
+    header = {"fingerprint": checkpoint.fingerprint, "run": books["run"], "history": history}
     storage.write_arrays(checkpoint.path, arrays, CHECKPOINT, header)
 
 

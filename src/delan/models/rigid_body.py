@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -63,11 +64,20 @@ class RigidBody:
 
     @classmethod
     def from_urdf(
-        cls, text: str, *, friction: JointFriction | None = None, armature: Float[np.ndarray, " dof"] | None = None
+        cls,
+        urdf: str | Path,
+        *,
+        friction: JointFriction | None = None,
+        armature: Float[np.ndarray, " dof"] | None = None,
     ) -> "RigidBody":
-        """A model from the text of a URDF file; its base is fixed."""
+        """A model from a URDF file, given by its path or by its text; its base is fixed."""
+        if isinstance(urdf, Path) or "<" not in urdf:
+            try:
+                urdf = Path(urdf).read_text()
+            except (OSError, UnicodeDecodeError) as error:
+                raise ModelError(f"{urdf}: the URDF cannot be read ({error}); give its path or its text") from None
         try:
-            return cls(pin.buildModelFromXML(text), friction=friction, armature=armature)
+            return cls(pin.buildModelFromXML(urdf), friction=friction, armature=armature)
         except ValueError as error:
             raise ModelError(f"the URDF cannot be read: {error}; check it with `check_urdf`") from None
 

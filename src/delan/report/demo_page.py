@@ -35,6 +35,8 @@ def write_page(result: DemoResult, path: Path) -> None:
         parts=PART_NAMES,
         test=result.settings.test,
         training_count=len(result.settings.letters) - len(result.settings.test),
+        validation_count=len(result.models["DeLaN"].result.trajectories),
+        true_share=result.true_valid_share,
         samples=len(result.dataset),
         seconds=result.seconds,
         alphabet=as_image(draw_alphabet(result)),
