@@ -15,7 +15,7 @@ import pytest
 
 from delan import storage
 from delan.data.letters import LETTERS
-from delan.joints import Dataset
+from delan.joints import Dataset, Joints
 
 from .members import pendulum
 
@@ -147,6 +147,16 @@ def test_bad_input_gets_one_clear_line(folder, arguments, message):
     assert message in shown.stderr
     assert "Traceback" not in shown.stderr
     assert shown.stdout == ""
+
+
+def test_a_test_log_of_another_robot_is_found_before_the_training(folder):
+    data = pendulum(trajectories=2)
+    twice = {name: np.repeat(getattr(data, name), 2, axis=1) for name in ("q", "qd", "qdd", "tau")}
+    write(folder / "two.npz", replace(data, **twice, truth={}, joints=Joints.revolute(2)))
+    shown = run("fit", "arm.npz", "-o", "never.delan", "--test", "two.npz", cwd=folder)
+    assert shown.returncode == 1
+    assert "the model has 1 joints and two.npz has 2" in shown.stderr
+    assert not (folder / "never.delan").exists()
 
 
 def test_a_misspelt_option_is_refused(folder):

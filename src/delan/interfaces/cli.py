@@ -7,11 +7,15 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from ..errors import DelanError, SettingsError
+
+if TYPE_CHECKING:
+    from ..learning.evaluate import Scores
+    from ..learning.fit import FitResult
 
 app = typer.Typer(
     name="delan",
@@ -130,11 +134,14 @@ def fit(
     from ..learning.fit import FitSettings
     from ..learning.fit import fit as fit_model
     from ..learning.objective import Objective
+    from ..models.dynamics import require_same_joints
     from .progress import progress_bars
     from .tables import show_scores
 
     dataset = prepare(read_log(log))
     test_set = None if test is None else prepare(read_log(test))
+    if test_set is not None:
+        require_same_joints(dataset.joints, test_set)  # now, not after the training
     settings = FitSettings(
         optimizer=optimizer, seconds=seconds, epochs=epochs, objective=Objective(weight_decay=weight_decay)
     )
@@ -162,29 +169,11 @@ def fit(
     storage.save(result.model, out, provenance=provenance | {"log": log.name})
     scored_on = f"validation trajectories ({len(result.trajectories)})" if test is None else test.name
     if as_json:
-        told = {
-            **scores.as_dict(),
-            "seconds": result.seconds,
-            "scored_on": "validation" if test is None else "test",
-            "validation": result.validation.as_dict(),
-            "model": str(out),
-            "optimizer": result.optimizer,
-            "reason": result.reason,
-            "seed": seed,
-            "spread": result.spread,
-            "events": list(result.events),
-            "interrupted": result.interrupted,
-        }
-        typer.echo(json.dumps(told))
+        typer.echo(
+            json.dumps({**_fit_numbers(result, scores, tested=test is not None), "model": str(out), "seed": seed})
+        )
     else:
-        for event in result.events:
-            typer.echo(event)
-        method = "Levenberg–Marquardt after a warm-up by Adam" if result.optimizer == "lm" else "Adam"
-        typer.echo(f"Trained by {method} in {result.seconds:.1f} s ({result.reason}).")
-        if seeds > 1:
-            low, middle, high = result.spread.values()
-            told = f"{low:.2e} … {middle:.2e} … {high:.2e} (min, median, max)"
-            typer.echo(f"Validation nMSE of {seeds} seeds: {told}; kept the best.")
+        _tell_fit(result)
         show_scores({model: scores}, scored_on)
         typer.echo(f"Model: {out}")
     _doubt(scores.torque.nmse_mean)
@@ -246,6 +235,33 @@ def references(
     if out is not None:
         write_motions(made, out)
         typer.echo(f"Motions: {out}")
+
+
+def _fit_numbers(result: "FitResult", scores: "Scores", *, tested: bool) -> dict[str, Any]:
+    """What `delan fit --json` tells: the scores, and how the fit came to them."""
+    return {
+        **scores.as_dict(),
+        "seconds": result.seconds,
+        "scored_on": "test" if tested else "validation",
+        "validation": result.validation.as_dict(),
+        "optimizer": result.optimizer,
+        "reason": result.reason,
+        "spread": result.spread,
+        "events": list(result.events),
+        "interrupted": result.interrupted,
+    }
+
+
+def _tell_fit(result: "FitResult") -> None:
+    """What happened, in sentences."""
+    for event in result.events:
+        typer.echo(event)
+    method = "Levenberg–Marquardt after a warm-up by Adam" if result.optimizer == "lm" else "Adam"
+    typer.echo(f"Trained by {method} in {result.seconds:.1f} s ({result.reason}).")
+    if len(result.members) > 1:
+        low, middle, high = result.spread.values()
+        told = f"{low:.2e} … {middle:.2e} … {high:.2e} (min, median, max)"
+        typer.echo(f"Validation nMSE of {len(result.members)} seeds: {told}; kept the best.")
 
 
 def _network(model: str, width: int | None, depth: int | None) -> Any:

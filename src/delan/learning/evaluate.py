@@ -97,7 +97,7 @@ def evaluate(model: InverseDynamics, dataset: Dataset, *, rollouts: bool = True)
     """Score a model on a dataset, in float64 whatever the model was trained in."""
     if not isinstance(model, InverseDynamics):
         raise ModelError(f"expected a model, got a {type(model).__name__}; read one from its file with delan.load")
-    require_same_joints(model, dataset)
+    require_same_joints(model.joints, dataset)
     variance = dataset.tau.var(axis=0)
     acceleration, motion, components = None, None, {}
     with jax.enable_x64(True):

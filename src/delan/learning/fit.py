@@ -26,17 +26,8 @@ from .descent import DescentSettings
 from .evaluate import Scores, evaluate
 from .levenberg_marquardt import MarquardtSettings
 from .objective import Objective, Samples, Scale
-from .training import (
-    Checkpoint,
-    DescentStage,
-    HistoryRow,
-    Limits,
-    MarquardtStage,
-    Progress,
-    Stage,
-    require_learned,
-    train,
-)
+from .stages import DescentStage, MarquardtStage, Stage
+from .training import Checkpoint, HistoryRow, Limits, Progress, require_learned, train
 
 ModelChoice = Literal["delan", "feedforward"] | LagrangianNetworkSettings | FeedForwardSettings
 Optimizer = Literal["auto", "adam", "lm"]

@@ -141,7 +141,7 @@ def identify(dataset: Dataset, urdf: str | Path, settings: IdentifySettings | No
 
 
 def _identify(dataset: Dataset, body: RigidBody, settings: IdentifySettings, began: float) -> IdentifyResult:
-    require_same_joints(body, dataset)
+    require_same_joints(body.joints, dataset)
     _require_finite(dataset)
     links = made_possible(body.parameters)
     prior = np.concatenate([links.ravel(), np.zeros(len(settings.extras) * dataset.dof)])

@@ -1,4 +1,4 @@
-"""The run of a fit: stages that step, and the loop that watches validation, steps back, keeps checkpoints and stops."""
+"""The run of a fit: the loop that watches validation, steps back, keeps checkpoints and stops."""
 
 import math
 import threading
@@ -8,16 +8,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
 from .. import storage
 from ..errors import DataError, ModelFileError
 from ..models.dynamics import InverseDynamics
-from . import descent, levenberg_marquardt
-from .objective import Objective, Samples, Scale, data_loss
+from .stages import Stage
 
 CHECKPOINT = "delan-checkpoint"
 CHECKPOINT_SECONDS = 5.0
@@ -25,87 +22,6 @@ DIVERGED = 100.0
 """A validation loss this many times the best one counts as divergence."""
 WORTHWHILE = 0.99
 """A validation loss counts as progress when it is below this share of the last one that did."""
-
-
-@dataclass(frozen=True)
-class Advance:
-    """What one step of a stage came to."""
-
-    training: float
-    validation: float
-    finished: bool = False
-
-
-class DescentState(eqx.Module):
-    learner: descent.LearnerState
-    shrink: Float[Array, ""]
-
-
-@dataclass(frozen=True)
-class DescentStage:
-    """Adam over minibatches; `patience` is a number of epochs without progress, inf for none."""
-
-    training: Samples
-    validation: Samples
-    scale: Scale
-    objective: Objective
-    settings: descent.DescentSettings
-    chunk: int
-    epochs: int | None
-    patience: float
-    name: str = "Adam"
-
-    def start(self, model: Any) -> DescentState:
-        learner = descent.init(model, self.scale, self.objective, self.settings)
-        return DescentState(learner, jnp.ones_like(learner.learning_rate))
-
-    def advance(self, state: DescentState, shares: Sequence[float], key: PRNGKeyArray) -> tuple[DescentState, Advance]:
-        rates = state.shrink * jnp.asarray([self.settings.schedule(share) for share in shares])
-        learner, report = descent.run_epochs(state.learner, self.training, self.validation, rates, key)
-        return DescentState(learner, state.shrink), Advance(float(report.training), float(report.validation))
-
-    def retreat(self, state: DescentState, model: Any) -> DescentState:
-        return DescentState(self.start(model).learner, state.shrink / 2)
-
-    def model(self, state: DescentState) -> Any:
-        return state.learner.model
-
-
-@dataclass(frozen=True)
-class MarquardtStage:
-    """Levenberg–Marquardt on all samples; an epoch is an iteration."""
-
-    training: Samples
-    validation: Samples
-    scale: Scale
-    objective: Objective
-    settings: levenberg_marquardt.MarquardtSettings
-    epochs: int | None
-    patience: float
-    chunk: int = 1
-    name: str = "Levenberg–Marquardt"
-
-    def start(self, model: Any) -> levenberg_marquardt.MarquardtState:
-        return levenberg_marquardt.init(model, self.settings)
-
-    def advance(
-        self, state: levenberg_marquardt.MarquardtState, shares: Sequence[float], key: PRNGKeyArray
-    ) -> tuple[levenberg_marquardt.MarquardtState, Advance]:
-        state, loss = levenberg_marquardt.update(state, self.training, self.scale, self.objective, self.settings)
-        validation = _validate(state.model, self.validation, self.scale, self.objective)
-        return state, Advance(float(loss), float(validation), finished=bool(state.stalled))
-
-    def retreat(self, state: levenberg_marquardt.MarquardtState, model: Any) -> levenberg_marquardt.MarquardtState:
-        return eqx.tree_at(lambda s: s.damping, self.start(model), state.damping * 100)
-
-    def model(self, state: levenberg_marquardt.MarquardtState) -> Any:
-        return state.model
-
-
-_validate = eqx.filter_jit(data_loss)
-
-Stage = DescentStage | MarquardtStage
-"""A method that improves a model in steps of `chunk` epochs, `epochs` in all (None: until time runs out)."""
 
 
 @dataclass(frozen=True)

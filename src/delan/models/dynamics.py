@@ -103,9 +103,9 @@ def trainable(model: Any) -> tuple[Any, Any]:
     return eqx.partition(model, eqx.is_inexact_array, is_leaf=lambda node: isinstance(node, Normalisation))
 
 
-def require_same_joints(model: InverseDynamics, dataset: Dataset) -> None:
-    """Refuse to join a model with data of other joints."""
-    problem = _difference(model.joints.kinds, dataset.joints.kinds)
+def require_same_joints(joints: Joints, dataset: Dataset) -> None:
+    """Refuse to join the joints of a model with data of other joints."""
+    problem = _difference(joints.kinds, dataset.joints.kinds)
     if problem:
         raise ModelError(
             f"the model has {problem[0]} and {dataset.source} has {problem[1]}; "

@@ -1,0 +1,93 @@
+"""The methods that train a model, step by step: Adam over minibatches, and Levenberg–Marquardt on all samples."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from . import descent, levenberg_marquardt
+from .objective import Objective, Samples, Scale, data_loss
+
+
+@dataclass(frozen=True)
+class Advance:
+    """What one step of a stage came to."""
+
+    training: float
+    validation: float
+    finished: bool = False
+
+
+class DescentState(eqx.Module):
+    learner: descent.LearnerState
+    shrink: Float[Array, ""]
+
+
+@dataclass(frozen=True)
+class DescentStage:
+    """Adam over minibatches; `patience` is a number of epochs without progress, inf for none."""
+
+    training: Samples
+    validation: Samples
+    scale: Scale
+    objective: Objective
+    settings: descent.DescentSettings
+    chunk: int
+    epochs: int | None
+    patience: float
+    name: str = "Adam"
+
+    def start(self, model: Any) -> DescentState:
+        learner = descent.init(model, self.scale, self.objective, self.settings)
+        return DescentState(learner, jnp.ones_like(learner.learning_rate))
+
+    def advance(self, state: DescentState, shares: Sequence[float], key: PRNGKeyArray) -> tuple[DescentState, Advance]:
+        rates = state.shrink * jnp.asarray([self.settings.schedule(share) for share in shares])
+        learner, report = descent.run_epochs(state.learner, self.training, self.validation, rates, key)
+        return DescentState(learner, state.shrink), Advance(float(report.training), float(report.validation))
+
+    def retreat(self, state: DescentState, model: Any) -> DescentState:
+        return DescentState(self.start(model).learner, state.shrink / 2)
+
+    def model(self, state: DescentState) -> Any:
+        return state.learner.model
+
+
+@dataclass(frozen=True)
+class MarquardtStage:
+    """Levenberg–Marquardt on all samples; an epoch is an iteration."""
+
+    training: Samples
+    validation: Samples
+    scale: Scale
+    objective: Objective
+    settings: levenberg_marquardt.MarquardtSettings
+    epochs: int | None
+    patience: float
+    chunk: int = 1
+    name: str = "Levenberg–Marquardt"
+
+    def start(self, model: Any) -> levenberg_marquardt.MarquardtState:
+        return levenberg_marquardt.init(model, self.settings)
+
+    def advance(
+        self, state: levenberg_marquardt.MarquardtState, shares: Sequence[float], key: PRNGKeyArray
+    ) -> tuple[levenberg_marquardt.MarquardtState, Advance]:
+        state, loss = levenberg_marquardt.update(state, self.training, self.scale, self.objective, self.settings)
+        validation = _validate(state.model, self.validation, self.scale, self.objective)
+        return state, Advance(float(loss), float(validation), finished=bool(state.stalled))
+
+    def retreat(self, state: levenberg_marquardt.MarquardtState, model: Any) -> levenberg_marquardt.MarquardtState:
+        return eqx.tree_at(lambda s: s.damping, self.start(model), state.damping * 100)
+
+    def model(self, state: levenberg_marquardt.MarquardtState) -> Any:
+        return state.model
+
+
+_validate = eqx.filter_jit(data_loss)
+
+Stage = DescentStage | MarquardtStage
+"""A method that improves a model in steps of `chunk` epochs, `epochs` in all (None: until time runs out)."""
