@@ -211,9 +211,9 @@ def plan(model: ModelChoice, dataset: Dataset, settings: FitSettings) -> Plan:
     if settings.optimizer != "auto":
         return Plan(network, settings.optimizer, f"asked for; {weights} weights")
     size = f"{weights} weights, {len(dataset)} samples"
-    if hurried:
-        return Plan(network, "adam", f"{settings.seconds:g} s are too few for the second-order method")
-    if weights <= SMALL_WEIGHTS and work <= SMALL_WORK:
+    if hurried and dataset.dof <= SMALL_DOF:
+        return Plan(network, "adam", f"{size}: {settings.seconds:g} s are too few for the second-order method")
+    if weights <= SMALL_WEIGHTS and work <= SMALL_WORK and not hurried:
         return Plan(network, "lm", f"{size}: few enough for the dense second-order method")
     return Plan(network, "adam", f"{size}: too many for the dense second-order method")
 
