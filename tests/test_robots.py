@@ -335,6 +335,22 @@ def test_broken_urdf_is_refused_by_name(text, message, tmp_path):
         from_urdf(tmp_path / "arm.urdf")
 
 
+def test_meshes_are_found_beside_the_file_and_no_others_are_read(tmp_path):
+    """One mesh that the arm names, under the path it gives, and strangers of the same name elsewhere."""
+    corners = ("0 0 0", "1 0 0", "0 1 0", "0 0 1")
+    faces = ((0, 2, 1), (0, 1, 3), (0, 3, 2), (1, 2, 3))
+    for folder in ("arm", "other/a", "other/b"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "elbow.obj").write_text(
+            "".join(f"v {corner}\n" for corner in corners)
+            + "".join("f " + " ".join(str(i + 1) for i in face) + "\n" for face in faces)
+        )
+    shape = '<collision><geometry><mesh filename="package://arm/elbow.obj"/></geometry></collision>'
+    text = TWO_LINK.urdf().replace('<link name="elbow_link">', f'<link name="elbow_link">{shape}')
+    (tmp_path / "arm.urdf").write_text(text)
+    assert from_urdf(tmp_path / "arm.urdf").robot.model.nmesh == 1
+
+
 def test_meshes_can_be_left_out(tmp_path):
     shape = '<visual><geometry><mesh filename="elbow.stl"/></geometry></visual>'
     (tmp_path / "arm.urdf").write_text(

@@ -43,20 +43,20 @@ def from_urdf(
                     f"{path}: joint {joint.get('name')} {verb} the link {name!r}, which is not there; "
                     "add the link or mend the name"
                 )
-    if meshes:
-        _require_meshes(path, root)
-    else:
+    assets = _meshes(path, root) if meshes else {}
+    if not meshes:
         for link in root.findall("link"):
             for shape in [*link.findall("visual"), *link.findall("collision")]:
                 link.remove(shape)
-    return _built(path, ElementTree.tostring(root, encoding="unicode"), _urdf_limits(root), dt, physics_dt)
+    text = ElementTree.tostring(root, encoding="unicode")
+    return _built(path, compiled(path, text, assets), _urdf_limits(root), dt, physics_dt)
 
 
 def from_mjcf(path: str | Path, *, dt: float = 2e-3, physics_dt: float = PHYSICS_STEP) -> UserRobot:
     """A robot from an MJCF file, MuJoCo's own form; its actuators are replaced by torques at the joints."""
     path = Path(path)
     _parsed(path, "mujoco")
-    return _built(path, None, {}, dt, physics_dt)
+    return _built(path, compiled(path), {}, dt, physics_dt)
 
 
 def _parsed(path: Path, wanted: str) -> ElementTree.Element:
@@ -81,16 +81,21 @@ def _require_known_joint(path: Path, joint: ElementTree.Element) -> None:
         raise RobotError(f"{path}: joint {name} mimics another joint, which has no torque of its own; make it fixed")
 
 
-def _require_meshes(path: Path, root: ElementTree.Element) -> None:
+def _meshes(path: Path, root: ElementTree.Element) -> dict[str, bytes]:
+    """The meshes that the links name, by bare file name as MuJoCo asks for them; looked for beside the file."""
+    found: dict[str, bytes] = {}
     for link in root.findall("link"):
         for mesh in link.iter("mesh"):
             file = mesh.get("filename", "")
-            here = path.parent / file.split("://")[-1]
-            if not here.exists() and not (path.parent / Path(file).name).exists():
+            places = (path.parent / file.split("://")[-1], path.parent / Path(file).name)
+            here = next((place for place in places if place.is_file()), None)
+            if here is None:
                 raise RobotError(
                     f"{path}: link {link.get('name')} wants the mesh {file!r}, which is not there; "
                     "put it beside the file or read the robot with meshes=False"
                 )
+            found[here.name] = here.read_bytes()
+    return found
 
 
 def _urdf_limits(root: ElementTree.Element) -> dict[str, ElementTree.Element]:
@@ -99,9 +104,8 @@ def _urdf_limits(root: ElementTree.Element) -> dict[str, ElementTree.Element]:
 
 
 def _built(
-    path: Path, text: str | None, urdf_limits: dict[str, ElementTree.Element], dt: float, physics_dt: float
+    path: Path, model: Any, urdf_limits: dict[str, ElementTree.Element], dt: float, physics_dt: float
 ) -> UserRobot:
-    model = compiled(path, text)
     try:
         bodies = bodies_of(model)
         robot = MujocoRobot(model, _limits(model, urdf_limits), dt=dt, physics_dt=physics_dt)

@@ -1,5 +1,6 @@
 """A robot in MuJoCo."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -77,13 +78,12 @@ class MujocoRobot:
         return JointState(float(self.data.time), self.data.qpos.copy(), self.data.qvel.copy())
 
 
-def compiled(path: Path, text: str | None) -> Any:
-    """MuJoCo's model of a file, or of a text in its place that finds its meshes beside the file."""
+def compiled(path: Path, text: str | None = None, meshes: Mapping[str, bytes] | None = None) -> Any:
+    """MuJoCo's model of a file, or of a text in its place together with the meshes it names."""
     try:
         if text is None:
             return mujoco.MjModel.from_xml_path(str(path))
-        beside = [file for file in path.parent.rglob("*") if file.suffix.lower() in (".stl", ".obj", ".msh")]
-        return mujoco.MjModel.from_xml_string(text, {file.name: file.read_bytes() for file in beside})
+        return mujoco.MjModel.from_xml_string(text, dict(meshes or {}))
     except (ValueError, OSError) as error:
         told = " ".join(str(error).split())
         raise RobotError(f"{path}: MuJoCo cannot build it: {told}; mend the element it names") from None
