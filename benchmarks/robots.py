@@ -3,6 +3,8 @@
 python -m benchmarks.robots
 """
 
+from dataclasses import replace
+
 import jax
 import numpy as np
 
@@ -36,6 +38,23 @@ def agreement(arm: Arm) -> dict[str, float]:
     return worst
 
 
+def energy_drift(arm: Arm) -> dict[str, dict[str, float]]:
+    """How far the energy of a free arm without stops strays in 10 s, over its total and its largest kinetic one."""
+    free = replace(arm, links=tuple(replace(link, position=(-1e3, 1e3)) for link in arm.links))
+    model, drift = RigidBody.from_urdf(arm.urdf()), {}
+    start = np.array([-1.2, 0.4]) if arm.joints.dof == 2 else np.array([0.2, 2.6, 0.1, 0.3, 0.1, 0.1, 0.1])
+    for name, make in ENGINES.items():
+        robot = make(free)
+        states = [robot.reset(start[: arm.joints.dof])]
+        states += [robot.step(np.zeros(arm.joints.dof)) for _ in range(round(10 / robot.dt))]
+        energies = [model.energy(state.q, state.qd) for state in states]
+        total = np.array([energy.total for energy in energies])
+        strayed = float(np.abs(total - total[0]).max())
+        kinetic = max(energy.kinetic for energy in energies)
+        drift[name] = {"of_total": strayed / abs(float(total[0])), "of_kinetic": strayed / float(kinetic)}
+    return drift
+
+
 def cable_errors() -> dict[str, dict[str, list[float]]]:
     """nMSE of rigid models on the WAM with cables and on the same arm without, 4 joints, on motion never seen."""
     true = RigidBody.from_urdf(WAM4.urdf())
@@ -58,11 +77,15 @@ def main() -> None:
         print(
             f"{name}: largest difference from Pinocchio [N m]: " + ", ".join(f"{e} {x:.1e}" for e, x in worst.items())
         )
+    drifts = {name: energy_drift(arm) for name, arm in ARMS.items()}
+    for name, drift in drifts.items():
+        told = (f"{e} {x['of_total']:.1e} ({x['of_kinetic']:.1e} of the kinetic)" for e, x in drift.items())
+        print(f"{name}: energy of the free arm strays by a share of: " + ", ".join(told))
     errors = cable_errors()
     for robot, models in errors.items():
         for model, nmse in models.items():
             print(f"WAM, 4 joints, {robot}; {model}: nMSE {', '.join(f'{x:.2g}' for x in nmse)}")
-    write_results("robots", {"torque_difference": engines, "nmse_on_wam4": errors})
+    write_results("robots", {"torque_difference": engines, "energy_drift": drifts, "nmse_on_wam4": errors})
 
 
 if __name__ == "__main__":

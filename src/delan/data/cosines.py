@@ -8,6 +8,7 @@ from jaxtyping import Float, PRNGKeyArray
 
 from ..errors import DataError, SettingsError
 from ..joints import JointLimits, Trajectory
+from .easing import minimum_jerk
 
 EASE_SECONDS = 1.0
 """How long a motion takes to reach its full size, and to come to rest again [s]."""
@@ -108,6 +109,5 @@ def _ease(t: np.ndarray, duration: float) -> tuple[np.ndarray, np.ndarray, np.nd
     to_end = duration - t
     u = np.clip(np.minimum(t, to_end) / EASE_SECONDS, 0, 1)
     sign = np.where(t < to_end, 1.0, -1.0)
-    ease = u**3 * (10 - 15 * u + 6 * u**2)
-    rate = 30 * u**2 * (1 - u) ** 2 * sign / EASE_SECONDS
-    return ease, rate, 60 * u * (1 - u) * (1 - 2 * u) / EASE_SECONDS**2
+    ease, rate, rate_rate = minimum_jerk(u)
+    return ease, rate * sign / EASE_SECONDS, rate_rate / EASE_SECONDS**2

@@ -6,6 +6,7 @@ from scipy.interpolate import CubicSpline
 
 from ..errors import DataError
 from ..joints import Trajectory
+from .easing import minimum_jerk
 
 # fmt: off
 POINTS: dict[str, tuple[tuple[float, float], ...]] = {
@@ -58,10 +59,8 @@ def draw_letter(letter: str, *, origin: tuple[float, float], height: float, spee
     count = max(2, round(length / speed / dt))
     share = np.arange(count + 1) / count
     duration = count * dt
-    # Minimum jerk: the path parameter u runs from 0 to 1 with no speed and no acceleration at either end.
-    u = share**3 * (10 - 15 * share + 6 * share**2)
-    ud = 30 * share**2 * (1 - share) ** 2 / duration
-    udd = 60 * share * (1 - share) * (1 - 2 * share) / duration**2
+    u, ud, udd = minimum_jerk(share)
+    ud, udd = ud / duration, udd / duration**2
     slope, bend = path(u, 1), path(u, 2)
     return Trajectory(
         t=share * duration,

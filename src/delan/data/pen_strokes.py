@@ -14,6 +14,7 @@ from scipy.io.matlab import MatReadError
 
 from ..errors import DataError
 from ..joints import Trajectory
+from .easing import minimum_jerk
 
 RATE = 200.0
 """Samples a second of the recordings."""
@@ -98,11 +99,10 @@ def draw_stroke(
 def _rest_to_rest(s: np.ndarray, duration: float, ramp: float = 0.1) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A clock that starts and stops smoothly within the first and the last tenth, and runs evenly between."""
     rise = np.clip(np.minimum(s, 1 - s) / ramp, 0, 1)
-    speed = rise**3 * (10 - 15 * rise + 6 * rise**2) / (1 - ramp)
+    speed, rate, _ = (part / (1 - ramp) for part in minimum_jerk(rise))
     # ∫ of the minimum-jerk rise over a ramp is half of it; inside the ramp it is r (2.5 r³ − 3 r⁴ + r⁵) of the ramp.
     inside = ramp * (2.5 * rise**4 - 3 * rise**5 + rise**6) / (1 - ramp)
     early = np.where(s < ramp, inside, (s - ramp / 2) / (1 - ramp))
     u = np.where(s > 1 - ramp, 1 - inside, early)
     sign = np.where(s < ramp, 1.0, np.where(s > 1 - ramp, -1.0, 0.0))
-    rate = 30 * rise**2 * (1 - rise) ** 2 / ramp * sign / (1 - ramp)
-    return u, speed / duration, rate / duration**2
+    return u, speed / duration, rate * sign / ramp / duration**2
