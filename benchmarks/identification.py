@@ -66,7 +66,7 @@ def friction_error(result: IdentifyResult) -> float:
     """Largest error of friction, and of the rotors that can be told (from the third on), over the largest of a kind."""
     found = result.model.friction
     assert found is not None
-    pairs = [(getattr(found, term), getattr(FRICTION, term)) for term in ("coulomb", "viscous", "offset")]
+    pairs = [(found.named[term], FRICTION.named[term]) for term in ("coulomb", "viscous", "offset")]
     pairs.append((result.model.armature[2:], np.array(DRIVE_INERTIA[2:])))
     return max(float(np.abs(one - true).max() / np.abs(true).max()) for one, true in pairs)
 

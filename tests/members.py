@@ -9,10 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from delan.joints import Dataset, Joints
+from delan.models.actuator import ActuatedModel, Actuator, ActuatorSettings, MotorPair, Term
+from delan.models.chain import LagrangianChain, LagrangianChainSettings
 from delan.models.dynamics import DynamicsModel, InverseDynamics, Normalisation
 from delan.models.feed_forward import FeedForwardNetwork
 from delan.models.network import LagrangianNetwork, LagrangianNetworkSettings
-from delan.models.rigid_body import JointFriction, RigidBody
+from delan.models.rigid_body import RigidBody
 from delan.robots.two_link import TWO_LINK
 
 
@@ -31,6 +33,23 @@ def network(joints: Joints, seed: int = 0, scale: float = 1.0, **settings) -> La
     return jax.tree.map(lambda leaf: leaf * scale if leaf is not None else None, made) if scale != 1 else made
 
 
+def actuator(joints: Joints, *terms: Term, seed: int = 0, **settings) -> Actuator:
+    """Motors with random weights between 0 and 1 of the given terms."""
+    made = Actuator(joints, ActuatorSettings(terms, **settings))
+    return Actuator.of(joints, made.settings, np.random.default_rng(seed).uniform(0, 1, made.weights.value.shape))
+
+
+def actuated(joints: Joints, *terms: Term, **settings) -> ActuatedModel:
+    """An untrained network behind such motors, all in JAX arrays."""
+    return ActuatedModel(network(joints), jax.tree.map(jnp.asarray, actuator(joints, *terms, **settings)))
+
+
+def chain(joints: Joints, seed: int = 0, parents: tuple[int, ...] | None = None) -> LagrangianChain:
+    """An untrained chain in odd units."""
+    odd = replace(Normalisation.identity(joints.dof), tau_std=jnp.linspace(20, 0.5, joints.dof))
+    return LagrangianChain(joints, LagrangianChainSettings(parents), odd, key=jax.random.key(seed))
+
+
 MIXED = Joints.of(("revolute", "prismatic", "continuous"))
 
 DYNAMICS: dict[str, Callable[[], DynamicsModel]] = {
@@ -41,17 +60,39 @@ DYNAMICS: dict[str, Callable[[], DynamicsModel]] = {
     "network, 30 joints": lambda: network(Joints.revolute(30), width=32),
     "network, relu as in the paper": lambda: network(Joints.revolute(3), activation="relu", diagonal="relu"),
     "network, vector gravity": lambda: network(Joints.revolute(3), gravity="vector"),
+    "chain, 1 joint": lambda: chain(Joints.revolute(1)),
+    "chain, mixed joints": lambda: chain(MIXED),
+    "chain, 7 joints": lambda: chain(Joints.revolute(7)),
+    "chain, tree": lambda: chain(Joints.revolute(5), parents=(-1, 0, 1, 0, -1)),
     "rigid body": lambda: RigidBody.from_urdf(TWO_LINK.urdf()),
     "rigid body, rotors and friction": lambda: RigidBody.from_urdf(
         TWO_LINK.urdf(),
         armature=np.array([0.1, 0.05]),
-        friction=JointFriction(np.array([0.5, 0.2]), np.array([0.3, 0.1]), np.array([0.1, -0.1])),
+        friction=Actuator.known(
+            TWO_LINK.joints,
+            coulomb=np.array([0.5, 0.2]),
+            viscous=np.array([0.3, 0.1]),
+            offset=np.array([0.1, -0.1]),
+        ),
+    ),
+    "rigid body, friction under load": lambda: RigidBody.from_urdf(
+        TWO_LINK.urdf(), friction=actuator(TWO_LINK.joints, "stribeck", "load", pairs=(MotorPair(0, 1, 0.6),))
+    ),
+    "network and rotors": lambda: actuated(Joints.revolute(3), "armature", pairs=(MotorPair(0, 2, -0.5),)),
+    "network and friction": lambda: actuated(MIXED, "viscous", "asymmetric", "stribeck", "offset"),
+    "network, rotors, friction under load and with memory": lambda: actuated(
+        Joints.revolute(4), "armature", "coulomb", "load", "offset", "stops", pairs=(MotorPair(1, 2, 0.6),)
     ),
 }
 """Models that know their mechanics."""
 
 
-WITH_FRICTION = {"rigid body, rotors and friction"}
+WITH_FRICTION = {
+    "rigid body, rotors and friction",
+    "rigid body, friction under load",
+    "network and friction",
+    "network, rotors, friction under load and with memory",
+}
 """Those whose friction takes part of the torque: power and forces at rest are compared without it."""
 
 

@@ -16,8 +16,9 @@ from delan.errors import DataError, ModelFileError, SettingsError
 from delan.joints import Joints
 from delan.learning import descent, training
 from delan.learning.evaluate import evaluate
-from delan.learning.fit import FitSettings, fit, plan
+from delan.learning.fit import fit
 from delan.learning.objective import Objective, Samples, Scale
+from delan.learning.planning import FitSettings, plan
 from delan.models.dynamics import Normalisation
 from delan.models.feed_forward import FeedForwardNetwork, FeedForwardSettings
 from delan.models.network import LagrangianNetwork, LagrangianNetworkSettings
@@ -119,12 +120,14 @@ def test_the_choice_of_method_is_reported(joints, samples, model, optimizer, exp
         **columns,
     )
     chosen = plan(model, data, FitSettings(optimizer=optimizer))
+    assert isinstance(chosen.network, LagrangianNetworkSettings | FeedForwardSettings)
     assert (chosen.network.width, chosen.optimizer) == expected[:2]
     assert expected[2] in chosen.reason
 
 
 def test_little_time_is_spent_on_the_quick_method():
     chosen = plan("delan", pendulum(), FitSettings(seconds=5.0))
+    assert isinstance(chosen.network, LagrangianNetworkSettings)
     assert (chosen.network.width, chosen.optimizer) == (64, "adam")
     assert "5 s are too few for the second-order method" in chosen.reason
 

@@ -1,5 +1,6 @@
 """Identification of known arms: what is recovered, what is told and what cannot be, and links that can exist."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -9,14 +10,17 @@ from delan.errors import DataError, ModelError, SettingsError
 from delan.joints import Dataset
 from delan.learning.identify import IdentifyResult, IdentifySettings, identify
 from delan.learning.physical import Coordinates, is_possible, link_parameters, made_possible, pseudo_inertias
-from delan.models.rigid_body import LINK_PARAMETERS, JointFriction, RigidBody
+from delan.models.actuator import Actuator, MotorPair
+from delan.models.rigid_body import LINK_PARAMETERS, RigidBody
 from delan.robots.barrett_wam import DRIVE_INERTIA, WAM7, WAM7_ANALYTIC
 from delan.robots.description import Arm
 from delan.robots.two_link import TWO_LINK
 
 from .members import noisy
 
-FRICTION = JointFriction(np.linspace(2, 0.1, 7), np.linspace(1, 0.02, 7), np.linspace(-0.5, 0.5, 7))
+FRICTION = Actuator.known(
+    WAM7.joints, coulomb=np.linspace(2, 0.1, 7), viscous=np.linspace(1, 0.02, 7), offset=np.linspace(-0.5, 0.5, 7)
+)
 BARE = IdentifySettings(friction=(), armature=False)
 
 
@@ -197,7 +201,7 @@ def test_friction_and_rotors_are_recovered(rough_swing):
     friction, told = result.model.friction, {one.name: one for one in result.parameters}
     assert friction is not None
     for term in ("coulomb", "viscous", "offset"):
-        np.testing.assert_allclose(getattr(friction, term), getattr(FRICTION, term), rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(friction.named[term], FRICTION.named[term], rtol=1e-6, atol=1e-9)
     # The first two axes cross at right angles, the first one vertical: their rotors act as Izz of their links does,
     # and only the sums can be told (as for the PUMA 560 of Gautier and Khalil 1990).
     assert result.rank == 43 + 3 * 7 + 7 - 2
@@ -214,9 +218,53 @@ def test_friction_may_be_asked_for_in_part(rough_swing):
     settings = IdentifySettings(friction=("viscous",), armature=False)
     friction = identify(rough_swing, WAM7.urdf(), settings).model.friction
     assert friction is not None
-    assert (friction.viscous > 0).all()
-    np.testing.assert_array_equal(friction.coulomb, 0)
-    np.testing.assert_array_equal(friction.offset, 0)
+    assert friction.columns == ("viscous",)
+    assert (friction.named["viscous"] > 0).all()
+
+
+def with_memory(body: RigidBody, parts: list[Dataset]) -> Dataset:
+    """The motions as trajectories of one dataset whose rows are mixed, with the torques that remember the way."""
+    assert body.friction is not None
+    made = []
+    for label, part in enumerate(parts):
+        memory = body.friction.remember(part.q)
+        tau = body.rows(part.q, part.qd, part.qdd, memory=memory).total
+        made.append(replace(part, tau=tau, trajectory=np.full(len(part), label)))
+    columns = {name: [getattr(part, name) for part in made] for name in ("t", "q", "qd", "qdd", "tau", "trajectory")}
+    every = replace(made[0], **{name: np.concatenate(column) for name, column in columns.items()})
+    return every.rows(np.argsort(every.t, kind="stable"))
+
+
+@pytest.mark.parametrize("physical", [False, True])
+def test_friction_that_remembers_is_recovered(physical, monkeypatch):
+    """Asymmetric, Stribeck and hysteresis at joints and at a motor that turns with both, over several motions."""
+    monkeypatch.setattr("delan.learning.identify.CHUNK", 170)
+    settings = IdentifySettings(
+        friction=("viscous", "offset", "asymmetric", "stribeck", "stops"),
+        pairs=(MotorPair(0, 1, 0.6),),
+        radii=(0.01, 0.1),
+        stribeck_speed=0.3,
+        physical=physical,
+    )
+    weights = np.random.default_rng(0).uniform(0.1, 1, (7, 3))
+    weights[settings.actuator.columns.index("offset")] = 0.3, -0.2, 0.0
+    true = Actuator.of(TWO_LINK.joints, settings.actuator, weights)
+    body = RigidBody.from_urdf(TWO_LINK.urdf(), friction=true, armature=np.array([0.1, 0.05]))
+    swing = with_memory(body, [moved(TWO_LINK, body, 300, seed=seed) for seed in range(3)])
+    result = identify(swing, TWO_LINK.urdf(), settings)
+    found = result.model.friction
+    assert found is not None
+    assert found.settings == settings.actuator
+    assert "shoulder + 0.6 elbow stop 0.1" in result.named("alone")
+    assert not any("0.6 elbow offset" in one.name for one in result.parameters)
+    for name in found.columns:
+        np.testing.assert_allclose(found.named[name], true.named[name], rtol=1e-4, atol=1e-5, err_msg=name)
+    assert max(result.residual_std) < 1e-5
+    unseen = moved(TWO_LINK, body, 200, seed=9)
+    memory = true.remember(unseen.q)
+    tau, tau_pred = (one.rows(unseen.q, unseen.qd, unseen.qdd, memory=memory).total for one in (body, result.model))
+    np.testing.assert_allclose(tau_pred, tau, atol=1e-4)
+    json.dumps(result.provenance())
 
 
 @pytest.mark.parametrize("settings", [BARE, replace(BARE, armature=True, friction=("viscous",))])
@@ -321,8 +369,8 @@ def test_physical_links_stay_possible_where_plain_ones_do_not(settings, samples)
     assert nmse(possible.model, held_out) <= 2 * nmse(plain.model, held_out)
     assert (possible.model.armature >= 0).all()
     if possible.model.friction is not None:
-        assert (possible.model.friction.coulomb >= 0).all()
-        assert (possible.model.friction.viscous >= 0).all()
+        assert (possible.model.friction.named["coulomb"] >= 0).all()
+        assert (possible.model.friction.named["viscous"] >= 0).all()
 
 
 @pytest.mark.parametrize("prior", [WAM7_ANALYTIC, massless(WAM7)], ids=["second set", "kinematics alone"])
@@ -336,7 +384,7 @@ def test_physical_friction_is_recovered(rough_swing):
     model = identify(rough_swing, WAM7_ANALYTIC.urdf(), IdentifySettings(physical=True)).model
     assert model.friction is not None
     for term in ("coulomb", "viscous", "offset"):
-        np.testing.assert_allclose(getattr(model.friction, term), getattr(FRICTION, term), rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(model.friction.named[term], FRICTION.named[term], rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(model.armature[2:], DRIVE_INERTIA[2:], rtol=1e-6)
 
 
@@ -354,10 +402,14 @@ def test_a_physical_prior_holds_links(swing):
     [
         (
             {"friction": ("stiction",)},
-            r"friction is a tuple of coulomb, viscous, offset, each at most once, got \('sti",
+            r"friction is a tuple of coulomb, viscous, offset, asymmetric, stribeck, stops, each at most once, got",
         ),
         ({"friction": ("viscous", "viscous")}, "each at most once"),
         ({"friction": "viscous"}, "friction is a tuple"),
+        ({"friction": ("load",)}, "friction under load is no column of a regressor, .* learn it with an Actuator, got"),
+        ({"friction": ("coulomb", "asymmetric")}, "asymmetric is coulomb with a size for each way; name one of them"),
+        ({"radii": (0.1, -0.1)}, "radii is a tuple of different numbers, positive and finite, got"),
+        ({"stribeck_speed": 0.0}, "stribeck_speed must be positive and finite, got 0.0"),
         ({"width": 0.0}, "width of the Coulomb step must be positive and finite, got 0.0"),
         ({"prior": -1.0}, "prior is a share, positive and finite, or None for no pull, got -1.0"),
         ({"prior": float("nan")}, "prior is a share"),

@@ -7,7 +7,8 @@ import pytest
 from delan.data.logs import read_log
 from delan.data.preparation import prepare
 from delan.learning.evaluate import evaluate
-from delan.learning.fit import FitSettings, fit
+from delan.learning.fit import fit
+from delan.learning.planning import FitSettings
 
 
 @pytest.fixture(scope="module")

@@ -294,7 +294,7 @@ def test_trees_slides_welded_bodies_and_shifted_joints(tmp_path):
     assert model.friction is not None
     for q, qd, qdd in np.random.default_rng(0).normal(0, 0.3, (30, 3, 3)):
         # MuJoCo's frictionloss is a constraint of its own: compare without it.
-        rigid = model.inverse_dynamics(q, qd, qdd) - model.friction.torque(qd)
+        rigid = model.inverse_dynamics(q, qd, qdd) - model.components(q, qd, qdd).friction
         robot.model.dof_frictionloss[:] = 0
         np.testing.assert_allclose(rigid + np.array([0.3, 0, 0]) * qd, robot.inverse_dynamics(q, qd, qdd), atol=1e-9)
 

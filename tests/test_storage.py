@@ -16,14 +16,20 @@ from safetensors.numpy import save_file
 from delan import storage
 from delan.errors import ModelError, ModelFileError
 from delan.joints import Joints
+from delan.models.actuator import MotorPair
 from delan.models.feed_forward import FeedForwardNetwork, FeedForwardSettings
 from delan.models.rigid_body import RigidBody
 from delan.robots.two_link import TWO_LINK
 
-from .members import MIXED, network
+from .members import MIXED, actuated, chain, network
 
 MODELS = {
     "network": lambda: network(MIXED, width=5, depth=3, gravity="vector", diagonal="relu", offset=0.25),
+    "chain": lambda: chain(MIXED, seed=2),
+    "chain, tree": lambda: chain(Joints.revolute(3), parents=(-1, 0, 0)),
+    "network, friction with memory and pairs": lambda: actuated(
+        MIXED, "viscous", "coulomb", "stops", pairs=(MotorPair(0, 2, -0.5),)
+    ),
     "one joint": lambda: network(Joints.revolute(1), width=4),
     "feed-forward": lambda: FeedForwardNetwork(MIXED, FeedForwardSettings(width=5), key=jax.random.key(1)),
 }
@@ -36,7 +42,7 @@ def test_a_model_comes_back_bit_for_bit(name, tmp_path):
     loaded = storage.load(tmp_path / "m.delan")
     assert type(loaded) is type(model)
     assert loaded.joints == model.joints
-    assert loaded.settings == model.settings  # type: ignore[attr-defined]
+    assert jax.tree.structure(loaded) == jax.tree.structure(model)  # settings and joints too
     for a, b in zip(jax.tree.leaves(model), jax.tree.leaves(loaded), strict=True):
         np.testing.assert_array_equal(a, b)
     motion = jnp.ones((3, model.joints.dof))
@@ -57,7 +63,7 @@ def test_the_header_tells_what_the_model_is(tmp_path):
 
 
 def test_models_without_a_file_form_are_refused(tmp_path):
-    with pytest.raises(ModelError, match="cannot save a RigidBody; can save: LagrangianNetwork, FeedForwardNetwork"):
+    with pytest.raises(ModelError, match="cannot save a RigidBody; can save: LagrangianChain, LagrangianNetwork, FeedForwardNetwork"):
         storage.save(RigidBody.from_urdf(TWO_LINK.urdf()), tmp_path / "m.delan")
     assert not list(tmp_path.iterdir())
 

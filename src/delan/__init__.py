@@ -24,20 +24,29 @@ if TYPE_CHECKING:
     from .learning.evaluate import Scores as Scores
     from .learning.evaluate import evaluate as evaluate
     from .learning.fit import FitResult as FitResult
-    from .learning.fit import FitSettings as FitSettings
     from .learning.fit import fit as fit
     from .learning.identify import IdentifyResult as IdentifyResult
     from .learning.identify import IdentifySettings as IdentifySettings
     from .learning.identify import identify as identify
     from .learning.levenberg_marquardt import MarquardtSettings as MarquardtSettings
     from .learning.objective import Objective as Objective
+    from .learning.planning import FitSettings as FitSettings
+    from .models.actuator import ActuatedModel as ActuatedModel
+    from .models.actuator import Actuator as Actuator
+    from .models.actuator import ActuatorSettings as ActuatorSettings
+    from .models.actuator import MotorPair as MotorPair
+    from .models.chain import LagrangianChain as LagrangianChain
+    from .models.chain import LagrangianChainSettings as LagrangianChainSettings
     from .models.dynamics import DynamicsModel as DynamicsModel
     from .models.dynamics import InverseDynamics as InverseDynamics
     from .models.feed_forward import FeedForwardNetwork as FeedForwardNetwork
     from .models.feed_forward import FeedForwardSettings as FeedForwardSettings
+    from .models.geometry import LearnedArm as LearnedArm
+    from .models.geometry import from_rigid_body as from_rigid_body
+    from .models.geometry import learned_arm as learned_arm
+    from .models.geometry import to_rigid_body as to_rigid_body
     from .models.network import LagrangianNetwork as LagrangianNetwork
     from .models.network import LagrangianNetworkSettings as LagrangianNetworkSettings
-    from .models.rigid_body import JointFriction as JointFriction
     from .models.rigid_body import RigidBody as RigidBody
     from .storage import load as load
     from .storage import read_header as read_header
@@ -50,14 +59,18 @@ _HOMES = {
     "joints": ("Dataset", "JointLimits", "JointState", "Joints", "Recording", "TorqueComponents", "Trajectory"),
     "learning.descent": ("DescentSettings",),
     "learning.evaluate": ("Scores", "evaluate"),
-    "learning.fit": ("FitResult", "FitSettings", "fit"),
+    "learning.fit": ("FitResult", "fit"),
     "learning.identify": ("IdentifyResult", "IdentifySettings", "identify"),
     "learning.levenberg_marquardt": ("MarquardtSettings",),
     "learning.objective": ("Objective",),
+    "learning.planning": ("FitSettings",),
+    "models.actuator": ("ActuatedModel", "Actuator", "ActuatorSettings", "MotorPair"),
+    "models.chain": ("LagrangianChain", "LagrangianChainSettings"),
     "models.dynamics": ("DynamicsModel", "InverseDynamics"),
     "models.feed_forward": ("FeedForwardNetwork", "FeedForwardSettings"),
+    "models.geometry": ("LearnedArm", "from_rigid_body", "learned_arm", "to_rigid_body"),
     "models.network": ("LagrangianNetwork", "LagrangianNetworkSettings"),
-    "models.rigid_body": ("JointFriction", "RigidBody"),
+    "models.rigid_body": ("RigidBody",),
     "storage": ("load", "read_header", "save"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

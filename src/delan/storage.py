@@ -22,6 +22,8 @@ from safetensors.numpy import save as to_bytes
 
 from .errors import DelanError, ModelError, ModelFileError
 from .joints import Joints
+from .models.actuator import ActuatedModel, Actuator, ActuatorSettings, MotorPair
+from .models.chain import LagrangianChain, LagrangianChainSettings
 from .models.dynamics import InverseDynamics, Normalisation
 from .models.feed_forward import FeedForwardNetwork, FeedForwardSettings
 from .models.network import LagrangianNetwork, LagrangianNetworkSettings
@@ -30,6 +32,7 @@ FORMAT = "delan-model"
 FORMAT_VERSION = 1
 UNITS = {"q": "rad or m", "qd": "rad/s or m/s", "qdd": "rad/s² or m/s²", "tau": "N m or N", "energy": "J"}
 KINDS: dict[str, tuple[type, type]] = {
+    "lagrangian_chain": (LagrangianChain, LagrangianChainSettings),
     "lagrangian_network": (LagrangianNetwork, LagrangianNetworkSettings),
     "feed_forward_network": (FeedForwardNetwork, FeedForwardSettings),
 }
@@ -37,20 +40,19 @@ KINDS: dict[str, tuple[type, type]] = {
 
 def save(model: InverseDynamics, path: str | Path, *, provenance: Mapping[str, Any] | None = None) -> None:
     """Write a learned model to one file, with whatever is known of its making (`FitResult.provenance`)."""
-    kind = next((name for name, (model_type, _) in KINDS.items() if type(model) is model_type), None)
+    rigid = model.rigid if isinstance(model, ActuatedModel) else model
+    kind = next((name for name, (model_type, _) in KINDS.items() if type(rigid) is model_type), None)
     if kind is None:
         raise ModelError(
-            f"cannot save a {type(model).__name__}; can save: {', '.join(t.__name__ for t, _ in KINDS.values())}"
+            f"cannot save a {type(rigid).__name__}; can save: {', '.join(t.__name__ for t, _ in KINDS.values())}"
         )
-    assert isinstance(model, LagrangianNetwork | FeedForwardNetwork)
+    assert isinstance(rigid, LagrangianNetwork | LagrangianChain | FeedForwardNetwork)
     header = {
         "kind": kind,
-        "architecture": dataclasses.asdict(model.settings),
+        "architecture": dataclasses.asdict(rigid.settings),
+        "actuator": dataclasses.asdict(model.actuator.settings) if isinstance(model, ActuatedModel) else None,
         "joints": {"names": model.joints.names, "kinds": model.joints.kinds},
-        "normalisation": {
-            field.name: np.asarray(getattr(model.normalisation, field.name)).tolist()
-            for field in dataclasses.fields(Normalisation)
-        },
+        "normalisation": None if isinstance(rigid, LagrangianChain) else _numbers(rigid.normalisation),
         "units": UNITS,
         "versions": {name: version(name) for name in ("delan", "jax", "equinox")},
         **(provenance or {}),
@@ -64,11 +66,12 @@ def load(path: str | Path) -> InverseDynamics:
     try:
         model_type, settings_type = KINDS[header["kind"]]
         joints = Joints(tuple(header["joints"]["names"]), tuple(header["joints"]["kinds"]))
-        settings = settings_type(**header["architecture"])
-        if settings.width > 100_000 or settings.depth > 1_000:
+        settings = settings_type(**_with_tuples(header["architecture"]))
+        if getattr(settings, "width", 0) > 100_000 or getattr(settings, "depth", 0) > 1_000:
             raise ModelFileError(str(path), "its header asks for an impossibly large network; the file is damaged")
         # The shapes alone, no memory: what the header promises is compared with what the file holds.
-        shape = eqx.filter_eval_shape(model_type, joints, settings, key=jax.random.key(0))
+        actuator = _actuator_settings(header.get("actuator"))
+        shape = eqx.filter_eval_shape(_blank, model_type, joints, settings, actuator)
     except (KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ModelFileError(
             str(path), f"its header is damaged ({type(error).__name__}: {error}); save it anew"
@@ -81,6 +84,27 @@ def load(path: str | Path) -> InverseDynamics:
 def read_header(path: str | Path) -> dict[str, Any]:
     """What a model file says of its model: architecture, joints, units, scores, seed and versions."""
     return read_arrays(path, FORMAT)[1]
+
+
+def _blank(model_type: type, joints: Joints, settings: Any, actuator: ActuatorSettings | None) -> InverseDynamics:
+    rigid = model_type(joints, settings, key=jax.random.key(0))
+    return rigid if actuator is None else ActuatedModel(rigid, Actuator(joints, actuator))
+
+
+def _actuator_settings(fields: Mapping[str, Any] | None) -> ActuatorSettings | None:
+    """The settings of an actuator from JSON, which knows lists and objects only."""
+    if fields is None:
+        return None
+    pairs = tuple(MotorPair(**pair) for pair in fields["pairs"])
+    return ActuatorSettings(**{**_with_tuples(fields), "pairs": pairs})
+
+
+def _with_tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+
+
+def _numbers(record: Normalisation) -> dict[str, list[float]]:
+    return {field.name: np.asarray(getattr(record, field.name)).tolist() for field in dataclasses.fields(record)}
 
 
 def _name(key_path: tuple[Any, ...]) -> str:

@@ -14,7 +14,8 @@ from ..data.letters import LETTERS
 from ..errors import SettingsError
 from ..joints import Dataset
 from ..learning.evaluate import Scores, evaluate
-from ..learning.fit import FitResult, FitSettings, ModelChoice, fit
+from ..learning.fit import FitResult, fit
+from ..learning.planning import FitSettings, ModelChoice
 from ..learning.training import Progress
 from ..models.rigid_body import RigidBody
 from ..robots.two_link import TWO_LINK, letter_motion

@@ -5,7 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -98,7 +98,17 @@ def fit(
         Path | None, typer.Option("-o", "--out", help="Model file to write; default: LOG's name with .delan.")
     ] = None,
     test: Annotated[Path | None, typer.Option(help="Log to score the model on; never used to choose it.")] = None,
-    model: Annotated[Literal["delan", "feedforward"], typer.Option(help="What to learn.")] = "delan",
+    model: Annotated[
+        Literal["delan", "chain", "feedforward"],
+        typer.Option(help="The paper's network, a rigid arm of learned geometry, or a plain network."),
+    ] = "delan",
+    friction: Annotated[
+        str,
+        typer.Option(
+            help="none; auto: terms are added while unseen motion is explained better; or terms, such as "
+            "viscous,coulomb,stribeck,offset,stops,load."
+        ),
+    ] = "none",
     seed: SeedOption = 0,
     seconds: Annotated[
         float | None, typer.Option(help="Wall-clock bound of the training, compilation included.")
@@ -131,9 +141,9 @@ def fit(
     from ..data.logs import read_log
     from ..data.preparation import prepare
     from ..learning.evaluate import evaluate
-    from ..learning.fit import FitSettings
     from ..learning.fit import fit as fit_model
     from ..learning.objective import Objective
+    from ..learning.planning import FitSettings
     from ..models.dynamics import require_same_joints
     from .progress import progress_bars
     from .tables import show_scores
@@ -153,6 +163,7 @@ def fit(
             dataset,
             _network(model, width, depth),
             settings,
+            friction=_friction(friction),
             key=jax.random.key(seed),
             seeds=seeds,
             progress=bar,
@@ -248,6 +259,7 @@ def _fit_numbers(result: "FitResult", scores: "Scores", *, tested: bool) -> dict
         "reason": result.reason,
         "spread": result.spread,
         "events": list(result.events),
+        "friction": [asdict(step) for step in result.selection],
         "interrupted": result.interrupted,
     }
 
@@ -256,7 +268,10 @@ def _tell_fit(result: "FitResult") -> None:
     """What happened, in sentences."""
     for event in result.events:
         typer.echo(event)
-    method = "Levenberg–Marquardt after a warm-up by Adam" if result.optimizer == "lm" else "Adam"
+    for step in result.selection:
+        told = "kept" if step.kept else "not worth it, the last one tried"
+        typer.echo(f"Friction: {step.term}: validation nMSE {step.validation:.2e} ({told})")
+    method = "Adam" if result.optimizer == "adam" else "Levenberg–Marquardt"
     typer.echo(f"Trained by {method} in {result.seconds:.1f} s ({result.reason}).")
     if len(result.members) > 1:
         low, middle, high = result.spread.values()
@@ -264,10 +279,24 @@ def _tell_fit(result: "FitResult") -> None:
         typer.echo(f"Validation nMSE of {len(result.members)} seeds: {told}; kept the best.")
 
 
+def _friction(text: str) -> Any:
+    """What `--friction` asks for."""
+    if text == "none":
+        return None
+    if text == "auto":
+        return "auto"
+    from ..models.actuator import ActuatorSettings
+
+    terms: Any = tuple(term.strip() for term in text.split(","))
+    return ActuatorSettings(terms)
+
+
 def _network(model: str, width: int | None, depth: int | None) -> Any:
     """The name of the model when its size is to be chosen, else its settings."""
     if width is None and depth is None:
         return model
+    if model == "chain":
+        raise SettingsError("a chain has no hidden layers; leave --width and --depth out, or choose another --model")
     from ..models.feed_forward import FeedForwardSettings
     from ..models.network import LagrangianNetworkSettings
 

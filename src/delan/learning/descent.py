@@ -11,7 +11,7 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..errors import SettingsError
-from ..models.dynamics import InverseDynamics, trainable
+from ..models.dynamics import InverseDynamics, projected, trainable
 from .objective import Objective, Samples, Scale, data_loss, loss
 
 
@@ -85,7 +85,9 @@ def update(state: LearnerState, batch: Samples) -> tuple[LearnerState, Float[Arr
     value, gradient = jax.value_and_grad(objective)(weights)
     direction, optimizer = _adam(state.settings).update(gradient, state.optimizer)
     weights = jax.tree.map(lambda w, d: w - state.learning_rate * d, weights, direction)
-    return eqx.tree_at(lambda s: (s.model, s.optimizer), state, (eqx.combine(weights, fixed), optimizer)), value
+    return eqx.tree_at(
+        lambda s: (s.model, s.optimizer), state, (projected(eqx.combine(weights, fixed)), optimizer)
+    ), value
 
 
 class EpochsReport(eqx.Module):

@@ -12,7 +12,9 @@ from jaxtyping import Array
 from ..errors import ModelError
 from ..joints import COMPONENTS, Dataset
 from ..mechanics.integration import rollout
+from ..models.actuator import ActuatedModel, Actuator
 from ..models.dynamics import DynamicsModel, InverseDynamics, require_same_joints
+from ..models.rigid_body import RigidBody
 
 VALID_ERROR = 0.1
 """A predicted motion is valid while the root mean square over joints of its error stays below this [rad or m]."""
@@ -102,35 +104,56 @@ def evaluate(model: InverseDynamics, dataset: Dataset, *, rollouts: bool = True)
     acceleration, motion, components = None, None, {}
     with jax.enable_x64(True):
         motions = tuple(jnp.asarray(column) for column in (dataset.q, dataset.qd, dataset.qdd))
-        torque = Errors.of(predict(model, "inverse_dynamics", *motions), dataset.tau, variance)
+        memory = memory_of(model, dataset)
+        torque = Errors.of(predict(model, "inverse_dynamics", *motions, memory=memory), dataset.tau, variance)
         if isinstance(model, DynamicsModel):
-            parts = predict(model, "components", *motions)
+            parts = predict(model, "components", *motions, memory=memory)
             components = {
                 name: Errors.of(getattr(parts, name), dataset.truth[name], variance)
                 for name in COMPONENTS
                 if name in dataset.truth
             }
-            qdd = predict(model, "forward_dynamics", *motions[:2], jnp.asarray(dataset.tau))
+            qdd = predict(model, "forward_dynamics", *motions[:2], jnp.asarray(dataset.tau), memory=memory)
             acceleration = Errors.of(qdd, dataset.qdd, dataset.qdd.var(axis=0))
             motion = _rollouts(model, dataset) if rollouts else None
     return Scores(torque, components, acceleration, motion, len(dataset))
 
 
-def predict(model: InverseDynamics, method: str, *columns: Array) -> Any:
+def memory_of(model: InverseDynamics, dataset: Dataset) -> np.ndarray | None:
+    """What the stop operators in a model's friction remember along the trajectories; None for a model without."""
+    if isinstance(model, ActuatedModel):
+        return remembered(model.actuator, dataset)
+    return remembered(model.friction, dataset) if isinstance(model, RigidBody) and model.friction else None
+
+
+def remembered(actuator: Actuator, dataset: Dataset) -> np.ndarray | None:
+    """What the stop operators of an actuator remember at every row; None if it has none."""
+    if not actuator.settings.stops:
+        return None
+    starts = np.concatenate([[True], np.diff(dataset.trajectory) != 0])
+    return np.asarray(actuator.remember(dataset.q, starts))
+
+
+def predict(model: InverseDynamics, method: str, *columns: Array, memory: np.ndarray | None = None) -> Any:
     """A method of the model on every row of the columns, as numpy arrays."""
+    named = {} if memory is None else {"memory": jnp.asarray(memory)}
     if isinstance(model, eqx.Module):
         # Padded to a power of two, so that data of many lengths share a few compiled programs.
         count = len(columns[0])
-        padding = ((0, max(256, 1 << (count - 1).bit_length()) - count), (0, 0))
-        padded = [jnp.pad(column, padding, mode="edge") for column in columns]
+        more = max(256, 1 << (count - 1).bit_length()) - count
+        padded = jax.tree.map(
+            lambda column: jnp.pad(column, ((0, more), *[(0, 0)] * (column.ndim - 1)), mode="edge"), (columns, named)
+        )
         return jax.tree.map(lambda result: np.asarray(result)[:count], _predict(model, method, *padded))
-    rows = [getattr(model, method)(*row) for row in zip(*map(np.asarray, columns), strict=True)]
-    return jax.tree.map(lambda *entries: np.stack(entries), *rows)
+    rows = zip(*map(np.asarray, columns), strict=True)
+    extra = [{}] * len(columns[0]) if memory is None else [{"memory": one} for one in memory]
+    results = [getattr(model, method)(*row, **more) for row, more in zip(rows, extra, strict=True)]
+    return jax.tree.map(lambda *entries: np.stack(entries), *results)
 
 
 @eqx.filter_jit
-def _predict(model: InverseDynamics, method: str, *columns: Array) -> Any:
-    return jax.vmap(getattr(model, method))(*columns)
+def _predict(model: InverseDynamics, method: str, columns: tuple[Array, ...], named: dict[str, Array]) -> Any:
+    return jax.vmap(lambda row, named: getattr(model, method)(*row, **named))(columns, named)
 
 
 def _rollouts(model: DynamicsModel, dataset: Dataset) -> Rollouts | None:

@@ -3,10 +3,11 @@
 import hashlib
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,71 +20,14 @@ from jaxtyping import PRNGKeyArray
 from ..data.preparation import hold_out
 from ..errors import DataError, SettingsError
 from ..joints import Dataset
-from ..models.dynamics import InverseDynamics, Normalisation
-from ..models.feed_forward import FeedForwardNetwork, FeedForwardSettings
-from ..models.network import LagrangianNetwork, LagrangianNetworkSettings
-from .descent import DescentSettings
+from ..models.actuator import ActuatedModel, ActuatorSettings
+from ..models.dynamics import InverseDynamics
 from .evaluate import Scores, evaluate
-from .levenberg_marquardt import MarquardtSettings
-from .objective import Objective, Samples, Scale
-from .stages import DescentStage, MarquardtStage, Stage
-from .training import Checkpoint, HistoryRow, Limits, Progress, require_learned, train
+from .planning import FitSettings, ModelChoice, Plan, build, head, plan, stages
+from .selection import START, SelectionStep, select_friction
+from .training import Checkpoint, HistoryRow, Limits, Progress, Run, require_learned, train
 
-ModelChoice = Literal["delan", "feedforward"] | LagrangianNetworkSettings | FeedForwardSettings
-Optimizer = Literal["auto", "adam", "lm"]
-
-GRADIENT_STEPS = 20_000
-"""How long Adam runs when neither epochs nor seconds are given."""
-ITERATIONS = 300
-"""How long Levenberg–Marquardt runs when neither epochs nor seconds are given; patience is a share of it."""
-LEAST_SECONDS = 15.0
-"""Less time than this and the second-order method is not worth its compilation."""
-CHUNK_SAMPLES = 60_000
-"""Samples between two validations of Adam: a fraction of a second."""
-WARM_UP_EPOCHS = 100
-"""Epochs of Adam before Levenberg–Marquardt, which wants a start in the right valley."""
-SMALL_DOF, SMALL_WIDTH, SMALL_WEIGHTS = 3, 16, 600
-"""Up to so many joints a network of so many units suffices; up to so many weights the dense method is the faster."""
-SMALL_WORK = 3e10
-"""The work of a Levenberg–Marquardt iteration, samples × joints × weights², that is still worth waiting for."""
-
-
-@dataclass(frozen=True)
-class FitSettings:
-    """How to fit.
-
-    Attributes:
-        optimizer: `adam`, `lm` (Levenberg–Marquardt in float64, for small networks), or `auto`.
-        epochs: passes over the data (iterations of Levenberg–Marquardt); None: a default, or as `seconds` allow.
-        seconds: wall-clock bound of the training, compilation included; at least one step is made.
-        validation: share of the trajectories held out to choose the best weights.
-        patience: share of the budget that may pass without progress on validation before the fit stops early.
-        retreats: how often a fit that diverged may go back to its best weights with a smaller step.
-    """
-
-    optimizer: Optimizer = "auto"
-    epochs: int | None = None
-    seconds: float | None = None
-    validation: float = 0.15
-    patience: float = 0.3
-    retreats: int = 8
-    objective: Objective = field(default_factory=Objective)
-    descent: DescentSettings = field(default_factory=DescentSettings)
-    marquardt: MarquardtSettings = field(default_factory=MarquardtSettings)
-
-    def __post_init__(self) -> None:
-        if self.optimizer not in ("auto", "adam", "lm"):
-            raise SettingsError(f"unknown optimizer {self.optimizer!r}; known: auto, adam, lm")
-        if self.epochs is not None and self.epochs < 1:
-            raise SettingsError(f"epochs must be at least 1, got {self.epochs}")
-        if self.seconds is not None and not 0 < self.seconds < float("inf"):
-            raise SettingsError(f"seconds must be positive and finite, got {self.seconds}")
-        if not 0 < self.validation < 1:
-            raise SettingsError(f"validation is a share of the trajectories between 0 and 1, got {self.validation}")
-        if not 0 < self.patience <= 1:
-            raise SettingsError(f"patience is a share of the budget in (0, 1], got {self.patience}")
-        if self.retreats < 0:
-            raise SettingsError(f"retreats must be at least 0, got {self.retreats}")
+Friction = ActuatorSettings | Literal["auto"] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +41,7 @@ class FitResult:
         history: the losses as the fit went on; `events` tells, in sentences, what went wrong on the way.
         trajectories: the labels of the validation trajectories.
         members: with several seeds, the result of each; `model` is the best of them on validation.
+        selection: with `friction="auto"`, the terms in the order they were tried in, the last one not worth it.
     """
 
     model: InverseDynamics
@@ -112,6 +57,7 @@ class FitResult:
     events: tuple[str, ...]
     trajectories: tuple[int, ...]
     members: tuple["FitResult", ...] = ()
+    selection: tuple[SelectionStep, ...] = ()
 
     @property
     def spread(self) -> dict[str, float]:
@@ -131,17 +77,9 @@ class FitResult:
                 "seconds": self.seconds,
                 "samples": self.samples,
                 "events": list(self.events),
+                "friction": [asdict(step) for step in self.selection],
             },
         }
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The network to build and the method to train it, with the reason for the choice."""
-
-    network: LagrangianNetworkSettings | FeedForwardSettings
-    optimizer: Literal["adam", "lm"]
-    reason: str
 
 
 def fit(
@@ -149,6 +87,7 @@ def fit(
     model: ModelChoice = "delan",
     settings: FitSettings | None = None,
     *,
+    friction: Friction = None,
     key: PRNGKeyArray | None = None,
     seeds: int = 1,
     progress: Callable[[Progress], None] | None = None,
@@ -160,8 +99,11 @@ def fit(
 
     Args:
         dataset: samples, cut into trajectories.
-        model: `delan` (the Lagrangian network) or `feedforward`, at a size chosen here, or the settings of either.
+        model: `delan` (the Lagrangian network), `chain` (a rigid arm of learned geometry) or `feedforward`, at a size
+            chosen here, or the settings of one of them.
         settings: how long and by which method to train.
+        friction: the friction that joins the Lagrangian model, as settings of an actuator; `auto` adds terms one by one
+            while the validation trajectories are explained better; None: no friction.
         key: randomness of weights, minibatches and the validation split; the same key gives the same model.
         seeds: how many models to train at once, from keys split off `key`, over the cores.
         progress: called after every step of the fit.
@@ -184,59 +126,16 @@ def fit(
     if seeds > 1:
         if checkpoint is not None:
             raise SettingsError("a checkpoint holds one fit; use it with seeds=1")
-        return _fit_seeds(dataset, model, settings, key, seeds, progress, stop or threading.Event())
-    return _fit_one(
-        dataset, model, settings, key, progress, None if checkpoint is None else Path(checkpoint), resume, stop
-    )
-
-
-def plan(model: ModelChoice, dataset: Dataset, settings: FitSettings) -> Plan:
-    """Size and method: Levenberg–Marquardt where the network is small enough for it, else Adam on a wide one."""
-    hurried = settings.optimizer == "auto" and settings.seconds is not None and settings.seconds < LEAST_SECONDS
-    if isinstance(model, str):
-        if model not in ("delan", "feedforward"):
-            raise SettingsError(f"unknown model {model!r}; known: delan, feedforward")
-        network_type = LagrangianNetworkSettings if model == "delan" else FeedForwardSettings
-        small = dataset.dof <= SMALL_DOF and settings.optimizer != "adam" and not hurried
-        network = network_type(width=SMALL_WIDTH) if small else network_type()
-    elif isinstance(model, LagrangianNetworkSettings | FeedForwardSettings):
-        network = model
-    else:
-        raise SettingsError(
-            f"model must be 'delan', 'feedforward' or the settings of a network, got {type(model).__name__}; "
-            "what steers the training goes into settings="
-        )
-    weights = _count_weights(network, dataset)
-    work = len(dataset) * dataset.dof * weights**2
-    if settings.optimizer != "auto":
-        return Plan(network, settings.optimizer, f"asked for; {weights} weights")
-    size = f"{weights} weights, {len(dataset)} samples"
-    if hurried and dataset.dof <= SMALL_DOF:
-        return Plan(network, "adam", f"{size}: {settings.seconds:g} s are too few for the second-order method")
-    if weights <= SMALL_WEIGHTS and work <= SMALL_WORK and not hurried:
-        return Plan(network, "lm", f"{size}: few enough for the dense second-order method")
-    return Plan(network, "adam", f"{size}: too many for the dense second-order method")
-
-
-def _build(
-    network: LagrangianNetworkSettings | FeedForwardSettings, dataset: Dataset, key: PRNGKeyArray
-) -> LagrangianNetwork | FeedForwardNetwork:
-    scale = Normalisation.of(dataset)
-    if isinstance(network, FeedForwardSettings):
-        return FeedForwardNetwork(dataset.joints, network, scale, key=key)
-    return LagrangianNetwork(dataset.joints, network, scale, key=key)
-
-
-def _count_weights(network: LagrangianNetworkSettings | FeedForwardSettings, dataset: Dataset) -> int:
-    shape = eqx.filter_eval_shape(lambda: _build(network, dataset, jax.random.key(0)))
-    leaves = jax.tree.leaves(shape, is_leaf=lambda node: isinstance(node, Normalisation))
-    return sum(leaf.size for leaf in leaves if isinstance(leaf, jax.ShapeDtypeStruct))
+        return _fit_seeds(dataset, model, settings, friction, key, seeds, progress, stop or threading.Event())
+    where = None if checkpoint is None else Path(checkpoint)
+    return _fit_one(dataset, model, settings, friction, key, progress, where, resume, stop)
 
 
 def _fit_one(
     dataset: Dataset,
     model: ModelChoice,
     settings: FitSettings,
+    friction: Friction,
     key: PRNGKeyArray,
     progress: Callable[[Progress], None] | None,
     checkpoint: Path | None,
@@ -248,16 +147,19 @@ def _fit_one(
     if shared_split is not None:
         split_key = shared_split
     training, validation = hold_out(dataset, settings.validation, key=split_key)
-    chosen = plan(model, training, settings)
+    chosen = plan(model, training, settings, START if friction == "auto" else friction)
     kept = None
     if checkpoint is not None:
         kept = Checkpoint(checkpoint, _fingerprint(dataset, chosen, settings, key), resume)
     with jax.enable_x64(True) if chosen.optimizer == "lm" else nullcontext():
-        network = _build(chosen.network, training, model_key)
-        stages = _stages(chosen, training, validation, settings)
+        network = build(chosen.network, training, model_key, chosen.actuator)
+        steps = stages(chosen, training, validation, settings, key=model_key, stop=stop)
         limits = Limits(settings.seconds, settings.retreats, stop)
-        run = train(stages, network, limits, key=train_key, checkpoint=kept, watch=progress)
-    require_learned(run, dataset.source)
+        run = train(steps, network, limits, key=train_key, checkpoint=kept, watch=progress)
+        require_learned(run, dataset.source)
+        selection: tuple[SelectionStep, ...] = ()
+        if friction == "auto" and not run.interrupted:
+            chosen, selection = _add_friction(run, chosen, training, validation, settings, limits, train_key, progress)
     if checkpoint is not None and not run.interrupted:
         checkpoint.unlink(missing_ok=True)
     # A float64 fit hands its weights over in the caller's precision, so that they mix with the caller's arrays.
@@ -275,31 +177,45 @@ def _fit_one(
         history=tuple(run.history),
         events=tuple(run.events),
         trajectories=validation.trajectories,
+        selection=selection,
     )
 
 
-def _stages(chosen: Plan, training: Dataset, validation: Dataset, settings: FitSettings) -> list[Stage]:
-    count = len(training)
-    scale = Scale.of(training, settings.objective)
-    data = (Samples.of(training), Samples.of(validation), scale, settings.objective)
-    by_clock = settings.seconds is not None and settings.epochs is None
-    if chosen.optimizer == "lm":
-        epochs = None if by_clock else settings.epochs or ITERATIONS
-        warm_up = DescentStage(*data, settings.descent, chunk=10, epochs=WARM_UP_EPOCHS, patience=float("inf"))
-        patience = settings.patience * ITERATIONS
-        return [warm_up, MarquardtStage(*data, settings.marquardt, epochs=epochs, patience=patience)]
-    epochs = settings.epochs or max(20, GRADIENT_STEPS * min(settings.descent.batch, count) // count)
-    chunk = max(1, min(CHUNK_SAMPLES // count, -(-epochs // 40)))
-    if by_clock:
-        chunk, epochs = max(1, CHUNK_SAMPLES // count), None
-    patience = float("inf") if epochs is None else settings.patience * epochs
-    return [DescentStage(*data, settings.descent, chunk=chunk, epochs=epochs, patience=patience)]
+def _add_friction(
+    run: Run,
+    chosen: Plan,
+    training: Dataset,
+    validation: Dataset,
+    settings: FitSettings,
+    limits: Limits,
+    key: PRNGKeyArray,
+    progress: Callable[[Progress], None] | None,
+) -> tuple[Plan, tuple[SelectionStep, ...]]:
+    """Choose the friction that the robot has beyond the usual, and go on with it; the run is carried forward."""
+    began = time.perf_counter() - run.seconds
+    actuator, selection = select_friction(run.best_model, training, validation)
+    run.seconds = time.perf_counter() - began
+    if actuator == chosen.actuator:
+        return chosen, selection
+    chosen = replace(chosen, actuator=actuator)
+    model = ActuatedModel(run.best_model.rigid, head(actuator, training))
+    last = stages(chosen, training, validation, settings, key=key)[-1]
+    left = None if limits.seconds is None else max(limits.seconds - run.seconds, 1.0)
+    after = train([last], model, replace(limits, seconds=left), key=key, watch=progress)
+    run.history += [replace(row, seconds=row.seconds + run.seconds) for row in after.history]
+    run.events += after.events
+    run.seconds += after.seconds
+    run.interrupted = after.interrupted
+    if after.best < run.best:
+        run.best, run.best_model = after.best, after.best_model
+    return chosen, selection
 
 
 def _fit_seeds(
     dataset: Dataset,
     model: ModelChoice,
     settings: FitSettings,
+    friction: Friction,
     key: PRNGKeyArray,
     seeds: int,
     progress: Callable[[Progress], None] | None,
@@ -312,7 +228,7 @@ def _fit_seeds(
     with ThreadPoolExecutor(workers) as pool:
         shared, *keys = jax.random.split(key, seeds + 1)
         futures = [
-            pool.submit(_fit_one, dataset, model, settings, one, watch, None, False, stop, shared)
+            pool.submit(_fit_one, dataset, model, settings, friction, one, watch, None, False, stop, shared)
             for one, watch in zip(keys, [progress, *[None] * (seeds - 1)], strict=True)
         ]
         try:

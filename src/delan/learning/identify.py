@@ -1,29 +1,32 @@
 """Identify a known arm's links from its motion: the torque is linear in their inertial parameters.
 
-τ = Y(q, q̇, q̈) θ, with kinematics known and ten parameters θ a link (Atkeson, An, Hollerbach 1986), friction and rotors
-as further columns. Motion cannot tell all of θ; what it tells are base parameters, combinations that span the row space
-of Y (Gautier and Khalil 1990). Samples are pressed, chunk by chunk, into one triangular factor a joint, so that memory
-does not grow with their number and no further step sees them again.
+τ = Y(q, q̇, q̈) θ, with kinematics known and ten parameters θ a link (Atkeson, An, Hollerbach 1986); rotors and the
+friction of an `Actuator` are further columns. Motion cannot tell all of θ; what it tells are base parameters,
+combinations that span the row space of Y (Gautier and Khalil 1990). Samples are pressed, chunk by chunk, into one
+triangular factor a joint, so that memory does not grow with their number and no further step sees them again.
 """
 
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
+import equinox as eqx
+import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from threadpoolctl import threadpool_limits
 
 from ..errors import DataError, SettingsError
-from ..joints import Dataset
-from ..mechanics.friction import coulomb_viscous
+from ..joints import Dataset, Joints
+from ..models.actuator import Actuator, ActuatorSettings, MotorPair
 from ..models.dynamics import require_same_joints
-from ..models.rigid_body import LINK_PARAMETERS, JointFriction, RigidBody
+from ..models.rigid_body import LINK_PARAMETERS, RigidBody
 from .physical import is_possible, made_possible, solve_possible
 from .regression import BaseParameter, Estimate, Identifiable, Span, residual_std, reweighted, triangle, weighted
 
-FrictionTerm = Literal["coulomb", "viscous", "offset"]
+FrictionTerm = Literal["coulomb", "viscous", "offset", "asymmetric", "stribeck", "stops"]
 
 CHUNK = 1024
 """Samples whose regressor is in memory at once."""
@@ -34,7 +37,8 @@ class IdentifySettings:
     """How to identify.
 
     Attributes:
-        friction: which friction each joint has beside its links; width: see `JointFriction`.
+        friction: which terms of an `Actuator` each motor has; stops begin relaxed in each trajectory.
+        pairs, radii, width, stribeck_speed: see `ActuatorSettings`; they are taken as known, not searched for.
         armature: whether each joint has a rotor inertia of its own to find.
         physical: keep every link possible, and friction (but for its offset) and rotors from being negative.
         prior: how wrong the URDF's parameters may be, as a share (one standard deviation); pulls towards them. None:
@@ -43,8 +47,11 @@ class IdentifySettings:
         tolerance: singular values of the scaled regressor below this share of the largest count as zero.
     """
 
-    friction: tuple[FrictionTerm, ...] = get_args(FrictionTerm)
+    friction: tuple[FrictionTerm, ...] = ("coulomb", "viscous", "offset")
+    pairs: tuple[MotorPair, ...] = ()
+    radii: tuple[float, ...] = ActuatorSettings.radii
     width: float = 0.01
+    stribeck_speed: float = 0.1
     armature: bool = True
     physical: bool = False
     prior: float | None = None
@@ -53,22 +60,32 @@ class IdentifySettings:
 
     def __post_init__(self) -> None:
         known = get_args(FrictionTerm)
+        if isinstance(self.friction, tuple) and "load" in self.friction:
+            raise SettingsError(
+                "friction under load is no column of a regressor, for the load is what is to be found; "
+                f"leave it out here and learn it with an Actuator, got {self.friction!r}"
+            )
         if not isinstance(self.friction, tuple) or len(set(self.friction) & set(known)) != len(self.friction):
             raise SettingsError(f"friction is a tuple of {', '.join(known)}, each at most once, got {self.friction!r}")
-        if not 0 < self.width < float("inf"):
-            raise SettingsError(f"width of the Coulomb step must be positive and finite, got {self.width}")
         if self.prior is not None and not 0 < self.prior < float("inf"):
             raise SettingsError(f"prior is a share, positive and finite, or None for no pull, got {self.prior}")
         if self.reweightings < 1:
             raise SettingsError(f"reweightings must be at least 1, got {self.reweightings}")
         if not 0 < self.tolerance < 1:
             raise SettingsError(f"tolerance is a share between 0 and 1, got {self.tolerance}")
+        _ = self.actuator  # refuses what it cannot use
 
     @property
-    def extras(self) -> tuple[str, ...]:
-        """The columns of each joint beside those of its link."""
-        terms = tuple(term for term in get_args(FrictionTerm) if term in self.friction)
-        return (*terms, "armature") if self.armature else terms
+    def actuator(self) -> ActuatorSettings:
+        """The friction to find; rotors are no part of it, for a `RigidBody` has its own."""
+        return ActuatorSettings(
+            terms=tuple(term for term in get_args(FrictionTerm) if term in self.friction),
+            pairs=self.pairs,
+            radii=self.radii,
+            width=self.width,
+            stribeck_speed=self.stribeck_speed,
+            passive=self.physical,
+        )
 
 
 @dataclass(frozen=True)
@@ -128,6 +145,49 @@ class IdentifyResult:
         return {"identify": {**plain, "settings": asdict(self.settings), "base": base, "parameters": parameters}}
 
 
+class _Extras(NamedTuple):
+    """The columns beside those of the links: friction, named by its place among the weights, then the rotors."""
+
+    head: Actuator
+    column: Int[np.ndarray, " friction"]
+    motor: Int[np.ndarray, " friction"]
+    rotors: bool
+
+    @classmethod
+    def of(cls, joints: Joints, settings: IdentifySettings) -> "_Extras":
+        terms, motors = settings.actuator, joints.dof + len(settings.pairs)
+        head = Actuator.of(joints, terms, np.zeros((len(terms.columns), motors)))
+        column, motor = np.nonzero(head.acting)
+        return cls(head, column, motor, settings.armature)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        head, places = self.head, zip(self.column, self.motor, strict=True)
+        friction = (f"{head.motors[motor]} {head.columns[column]}" for column, motor in places)
+        return (*friction, *(f"{name} armature" for name in head.joints.names if self.rotors))
+
+    @property
+    def lower(self) -> Float[np.ndarray, " extras"]:
+        """Friction and rotors are not negative; an offset may be."""
+        free = [self.head.columns[column] == "offset" for column in self.column]
+        return np.concatenate([np.where(free, -np.inf, 0.0), np.zeros(self.head.joints.dof * self.rotors)])
+
+    @property
+    def shares(self) -> Float[np.ndarray, "dof extras"]:
+        """What each joint feels of a column."""
+        rotors = np.eye(self.head.joints.dof)[:, : self.head.joints.dof * self.rotors]
+        return np.hstack([self.head.transmission[self.motor].T, rotors])
+
+    def rows(self, part: Dataset, memory: np.ndarray | None) -> Float[np.ndarray, "time extras"]:
+        curves = np.asarray(self.head.features(part.qd, memory))[:, self.column, self.motor]
+        return np.hstack([curves, part.qdd]) if self.rotors else curves
+
+    def friction(self, values: Float[np.ndarray, " extras"]) -> Actuator:
+        weights = np.zeros(self.head.weights.value.shape)
+        weights[self.column, self.motor] = values[: len(self.column)]
+        return Actuator.of(self.head.joints, self.head.settings, weights)
+
+
 def identify(dataset: Dataset, urdf: str | Path, settings: IdentifySettings | None = None) -> IdentifyResult:
     """Identify the links, the friction and the rotors of the arm that a URDF file, by path or text, describes.
 
@@ -143,9 +203,10 @@ def identify(dataset: Dataset, urdf: str | Path, settings: IdentifySettings | No
 def _identify(dataset: Dataset, body: RigidBody, settings: IdentifySettings, began: float) -> IdentifyResult:
     require_same_joints(body.joints, dataset)
     _require_finite(dataset)
-    links = made_possible(body.parameters)
-    prior = np.concatenate([links.ravel(), np.zeros(len(settings.extras) * dataset.dof)])
-    factors = _compress(body, dataset, settings)
+    links, extras = made_possible(body.parameters), _Extras.of(body.joints, settings)
+    names = (*(f"{joint} {one}" for joint in body.joints.names for one in LINK_PARAMETERS), *extras.names)
+    prior = np.concatenate([links.ravel(), np.zeros(len(extras.names))])
+    factors = _compress(body, dataset, extras)
     pull = _pull(links, len(prior), settings.prior)
     estimate = reweighted(factors, prior, pull, len(dataset), settings.tolerance, settings.reweightings)
     matrix, target = weighted(factors, estimate.noise)
@@ -154,16 +215,14 @@ def _identify(dataset: Dataset, body: RigidBody, settings: IdentifySettings, beg
         problem = f"has {len(dataset)} samples to tell {span.rank} base parameters; record more than {span.rank}"
         raise DataError(dataset.source, problem)
     if settings.physical:
-        values = solve_possible(
-            matrix, target, links, estimate.values, lower=_lower(dataset.dof, settings), spread=settings.prior
-        )
+        values = solve_possible(matrix, target, links, estimate.values, lower=extras.lower, spread=settings.prior)
         estimate = replace(estimate, values=values)
     return IdentifyResult(
-        model=_model(body, estimate.values, settings),
+        model=_model(body, estimate.values, extras),
         rank=span.rank,
         condition=span.condition,
-        base=span.base(_names(body, settings), estimate.values, estimate.root),
-        parameters=_parameters(_names(body, settings), prior, span, estimate, settings),
+        base=span.base(names, estimate.values, estimate.root),
+        parameters=_parameters(names, prior, span, estimate, settings),
         residual_std=tuple(residual_std(factors, estimate, len(dataset)).tolist()),
         impossible=_impossible(body, estimate.values[: links.size].reshape(links.shape)),
         settings=settings,
@@ -184,29 +243,41 @@ def _require_finite(dataset: Dataset) -> None:
             raise DataError(dataset.source, problem, column=name, row=int(np.argmax(bad)))
 
 
-def _compress(body: RigidBody, dataset: Dataset, settings: IdentifySettings) -> Float[np.ndarray, "dof size size"]:
+def _compress(body: RigidBody, dataset: Dataset, extras: _Extras) -> Float[np.ndarray, "dof size size"]:
     """For each joint the triangular factor of its rows of (Y, friction and rotor columns, τ)."""
-    dof, extras = dataset.dof, settings.extras
-    size = 10 * dof + len(extras) * dof + 1
+    dof, shares = dataset.dof, extras.shares
+    size = 10 * dof + shares.shape[1] + 1
     factors = np.zeros((dof, size, size))
-    for start in range(0, len(dataset), CHUNK):
-        part = dataset.rows(np.arange(start, min(start + CHUNK, len(dataset))))
-        columns = {
-            "coulomb": coulomb_viscous(part.qd, 1.0, 0.0, 0.0, settings.width),
-            "viscous": part.qd,
-            "offset": np.ones_like(part.qd),
-            "armature": part.qdd,
-        }
+    for part, memory in _parts(dataset, extras.head):
         regressor = body.regressor_rows(part.q, part.qd, part.qdd)
+        beside = extras.rows(part, memory)
         for joint in range(dof):
-            stacked = np.zeros((size + len(part), size))
+            stacked = np.empty((size + len(part), size))
             stacked[:size] = factors[joint]
             stacked[size:, : 10 * dof] = regressor[:, joint]
-            for index, extra in enumerate(extras):
-                stacked[size:, (10 + index) * dof + joint] = columns[extra][:, joint]
+            stacked[size:, 10 * dof : -1] = beside * shares[joint]
             stacked[size:, -1] = part.tau[:, joint]
             factors[joint] = triangle(stacked)
     return factors
+
+
+_follow = eqx.filter_jit(Actuator.follow)
+
+
+def _parts(dataset: Dataset, head: Actuator) -> Iterator[tuple[Dataset, np.ndarray | None]]:
+    """The samples in chunks, one trajectory after the other, with what stop operators remember at each of them."""
+    order = np.argsort(dataset.trajectory, kind="stable")
+    starts = np.diff(dataset.trajectory[order], prepend=dataset.trajectory[order[0]]) != 0
+    state = head.init(dataset.q[order[0]])
+    for first in range(0, len(dataset), CHUNK):
+        chosen = slice(first, first + CHUNK)
+        part = dataset.rows(order[chosen])
+        if not head.settings.stops:
+            yield part, None
+            continue
+        with jax.enable_x64(True):
+            state, memory = _follow(head, state, part.q, starts[chosen])
+        yield part, np.asarray(memory)
 
 
 def _pull(links: Float[np.ndarray, "links 10"], count: int, share: float | None) -> Float[np.ndarray, "rows count"]:
@@ -222,25 +293,14 @@ def _pull(links: Float[np.ndarray, "links 10"], count: int, share: float | None)
     return np.eye(links.size, count) / (share * sizes.ravel()[:, None])
 
 
-def _lower(dof: int, settings: IdentifySettings) -> Float[np.ndarray, " extras"]:
-    """Friction and rotors are not negative; an offset may be."""
-    return np.repeat(np.array([-np.inf if extra == "offset" else 0.0 for extra in settings.extras]), dof)
-
-
-def _model(body: RigidBody, values: np.ndarray, settings: IdentifySettings) -> RigidBody:
+def _model(body: RigidBody, values: np.ndarray, extras: _Extras) -> RigidBody:
     dof = body.joints.dof
-    extras = dict(zip(settings.extras, values[10 * dof :].reshape(-1, dof), strict=True))
-    armature, friction = extras.pop("armature", None), None
-    if settings.friction:
-        coulomb, viscous, offset = (extras.get(term, np.zeros(dof)) for term in get_args(FrictionTerm))
-        friction = JointFriction(coulomb, viscous, offset, settings.width)
-    return body.with_parameters(values[: 10 * dof].reshape(dof, 10), friction=friction, armature=armature)
-
-
-def _names(body: RigidBody, settings: IdentifySettings) -> tuple[str, ...]:
-    names = body.joints.names
-    links = [f"{joint} {parameter}" for joint in names for parameter in LINK_PARAMETERS]
-    return (*links, *(f"{joint} {extra}" for extra in settings.extras for joint in names))
+    links, beside = values[: 10 * dof].reshape(dof, 10), values[10 * dof :]
+    return body.with_parameters(
+        links,
+        friction=extras.friction(beside) if extras.head.columns else None,
+        armature=beside[-dof:] if extras.rotors else None,
+    )
 
 
 def _parameters(

@@ -1,5 +1,9 @@
 """Levenberg–Marquardt for models of a few hundred weights: dense, with Marquardt scaling and Nielsen damping.
 
+Weights in which the torque is linear (`LinearWeights`) are not searched but solved for, bounds included, at every point
+that the search tries: variable projection, in the approximation of Kaufman (1975), whose step is that of the joint
+normal equations with the linear block left undamped.
+
 Call it inside `jax.enable_x64(True)`: the normal equations need float64.
 """
 
@@ -10,13 +14,18 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import cho_factor, cho_solve
 from jaxtyping import Array, Bool, Float
 
 from ..errors import SettingsError
-from ..models.dynamics import InverseDynamics, trainable
-from .objective import Objective, Samples, Scale, loss, residual
+from ..models.dynamics import InverseDynamics, LinearWeights, trainable
+from .bounded import solve_bounded
+from .objective import Objective, Samples, Scale, loss, residual, tie
+
+LEAST_DAMPING = 1e-10
+"""The damping of weights that are solved for, relative to their curvature: enough to keep the equations solvable."""
 
 
 @dataclass(frozen=True)
@@ -82,26 +91,51 @@ def update(
     def model_of(weights: Float[Array, " weights"]) -> Any:
         return eqx.combine(unravel(weights), fixed)
 
+    linear, bounded = _linear(tree)
+
     def loss_of(weights: Float[Array, " weights"]) -> Float[Array, ""]:
         return loss(model_of(weights), samples, scale, objective)
 
+    def solved(weights: Float[Array, " weights"]) -> Float[Array, " weights"]:
+        """The weights with the linear ones at their best."""
+        if not linear.any():
+            return weights
+        at = np.flatnonzero(linear)
+        free = jnp.zeros_like(weights, shape=at.shape)
+        slope, bend = _normal_equations(
+            lambda part: model_of(weights.at[at].set(part)), free, samples, scale, objective, settings.chunk
+        )
+        return weights.at[at].set(solve_bounded(bend, slope, jnp.asarray(bounded[at])))
+
+    weights = solved(weights)
     gradient, curvature = _normal_equations(model_of, weights, samples, scale, objective, settings.chunk)
+    extra, slope_of_extra = tie(state.model, scale), jax.jacrev(lambda w: tie(model_of(w), scale))(weights)
+    gradient += slope_of_extra.T @ extra
+    curvature += slope_of_extra.T @ slope_of_extra
     decay, _ = ravel_pytree(jax.tree.map(lambda leaf: jnp.full_like(leaf, leaf.ndim > 1), tree))
     gradient += objective.weight_decay * decay * weights
     curvature += objective.weight_decay * jnp.diag(decay)
     scaling = jnp.maximum(state.scaling / 2, jnp.diag(curvature))
     scaling = jnp.maximum(scaling, 1e-6 * jnp.max(scaling))
+    unit = jnp.sqrt(scaling)
     before = loss_of(weights)
+    resting = linear & bounded & (weights <= 0)  # at their bound they take no part in the step
+    gradient = jnp.where(resting, 0, gradient)
+    curvature = jnp.where(resting[:, None] | resting[None], jnp.diag(jnp.diag(curvature)), curvature)
 
     def attempt(trial: _Trial) -> _Trial:
-        step = -cho_solve(cho_factor(curvature + trial.damping * jnp.diag(scaling)), gradient)
-        value = loss_of(weights + step)
+        damping = jnp.where(linear, LEAST_DAMPING, trial.damping)
+        step = (
+            -cho_solve(cho_factor(curvature / (unit[:, None] * unit[None]) + jnp.diag(damping)), gradient / unit) / unit
+        )
+        after = solved(weights + step)
+        value = loss_of(after)
         predicted = -2 * gradient @ step - step @ curvature @ step
         ratio = (before - value) / predicted
         good = (value < before) & jnp.all(jnp.isfinite(step)) & jnp.isfinite(value)
         shrunk = trial.damping * jnp.maximum(1 / 5, 1 - (2 * ratio - 1) ** 3)
         return _Trial(
-            weights=jnp.where(good, weights + step, weights),
+            weights=jnp.where(good, after, weights),
             loss=jnp.where(good, value, before),
             damping=jnp.where(good, shrunk, trial.damping * trial.growth),
             growth=trial.growth * 2,
@@ -112,6 +146,18 @@ def update(
     start = _Trial(weights, before, state.damping, jnp.full_like(before, 2), jnp.asarray(0), jnp.asarray(False))
     end = jax.lax.while_loop(lambda trial: ~trial.accepted & (trial.tried < settings.trials), attempt, start)
     return MarquardtState(model_of(end.weights), end.damping, scaling, ~end.accepted), end.loss
+
+
+def _linear(weights: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Which entries of the flat weights are solved for, and which of those must not be negative."""
+    nodes = jax.tree.leaves(weights, is_leaf=lambda node: isinstance(node, LinearWeights))
+    linear = [np.full(_size(node), isinstance(node, LinearWeights)) for node in nodes]
+    bounded = [np.array(n.bounded) if isinstance(n, LinearWeights) else np.zeros(n.size, dtype=bool) for n in nodes]
+    return np.concatenate(linear), np.concatenate(bounded)
+
+
+def _size(node: Any) -> int:
+    return node.value.size if isinstance(node, LinearWeights) else node.size
 
 
 def _normal_equations(

@@ -1,7 +1,7 @@
 """What a fit makes small: eq. 9 of Lutter et al. 2019, as residuals whose mean square is the loss."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -11,7 +11,10 @@ from jaxtyping import Array, Float
 
 from ..errors import SettingsError
 from ..joints import Dataset
+from ..models.actuator import ActuatedModel
+from ..models.chain import LagrangianChain
 from ..models.dynamics import InverseDynamics, trainable
+from ..models.gauge import looseness
 
 
 @dataclass(frozen=True)
@@ -23,16 +26,19 @@ class Objective:
             so that a wrist counts as much as a shoulder; `squared` is the paper's plain squared error [N² m²].
         power: weight of the power balance (q̇ᵀ(τ̂ − τ))², divided by the variance of the measured power q̇ᵀτ.
         weight_decay: λ of eq. 9, times the sum of the squared weights (not of the biases).
+        rigidity: weight of the squares that keep the frames of a chain rotations and gravity at 9.81 m/s². A rigid arm
+            can have both at no cost, so that this settles only what the data leave open.
     """
 
     torque: Literal["normalised", "squared"] = "normalised"
     power: float = 0.0
     weight_decay: float = 0.0
+    rigidity: float = 1e-3
 
     def __post_init__(self) -> None:
         if self.torque not in ("normalised", "squared"):
             raise SettingsError(f"unknown torque loss {self.torque!r}; known: normalised, squared")
-        for name in ("power", "weight_decay"):
+        for name in ("power", "weight_decay", "rigidity"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise SettingsError(f"{name} must be a finite number of at least 0, got {getattr(self, name)}")
 
@@ -44,37 +50,63 @@ class Samples(eqx.Module):
     qd: Float[Array, "*batch dof"]
     qdd: Float[Array, "*batch dof"]
     tau: Float[Array, "*batch dof"]
+    memory: Float[Array, "*batch radii motors"] | None = None
 
     @classmethod
-    def of(cls, dataset: Dataset) -> "Samples":
-        return cls(*(jnp.asarray(column) for column in (dataset.q, dataset.qd, dataset.qdd, dataset.tau)))
+    def of(cls, dataset: Dataset, memory: np.ndarray | None = None) -> "Samples":
+        """The samples of a dataset; `memory` is what an actuator's stop operators remember at each of them."""
+        columns = (jnp.asarray(column) for column in (dataset.q, dataset.qd, dataset.qdd, dataset.tau))
+        return cls(*columns, memory=None if memory is None else jnp.asarray(memory))
+
+    def rows(self, chosen: np.ndarray) -> "Samples":
+        return jax.tree.map(lambda column: column[chosen], self)
 
     def __len__(self) -> int:
         return len(self.q)
 
 
 class Scale(eqx.Module):
-    """The variances of the training data that make the residuals free of units."""
+    """The variances of the training data that make the residuals free of units, and how firmly a chain is tied."""
 
     torque: Float[Array, " dof"]
     power: Float[Array, ""]
+    rigidity: Float[Array, ""]
 
     @classmethod
     def of(cls, dataset: Dataset, objective: Objective) -> "Scale":
         variance = dataset.tau.var(axis=0)
         torque = np.where(variance > 0, variance, 1.0) if objective.torque == "normalised" else np.ones(dataset.dof)
         power = np.sum(dataset.qd * dataset.tau, axis=1).var()
-        return cls(jnp.asarray(torque), jnp.asarray(power if power > 0 else 1.0))
+        return cls(jnp.asarray(torque), jnp.asarray(power if power > 0 else 1.0), jnp.asarray(objective.rigidity))
+
+    def untied(self) -> "Scale":
+        """The same with a chain left free."""
+        return eqx.tree_at(lambda one: one.rigidity, self, jnp.zeros_like(self.rigidity))
+
+
+def torque(model: Any, sample: Samples) -> Any:
+    """The torque that the model gives to a sample, with what its actuator remembers there."""
+    if sample.memory is None:
+        return model.inverse_dynamics(sample.q, sample.qd, sample.qdd)
+    return model.inverse_dynamics(sample.q, sample.qd, sample.qdd, memory=sample.memory)
 
 
 def residual(model: InverseDynamics, sample: Samples, scale: Scale, objective: Objective) -> Float[Array, " residual"]:
     """The errors of one sample, scaled such that the mean over samples of their sum of squares is the data loss."""
-    error = jnp.asarray(model.inverse_dynamics(sample.q, sample.qd, sample.qdd)) - sample.tau
+    error = jnp.asarray(torque(model, sample)) - sample.tau
     entries = error / jnp.sqrt(scale.torque * error.size)
     if objective.power == 0:
         return entries
     power_error = sample.qd @ error * jnp.sqrt(objective.power / scale.power)
     return jnp.concatenate([entries, power_error[None]])
+
+
+def tie(model: Any, scale: Scale) -> Float[Array, " rows"]:
+    """Residuals that belong to no sample: those of `rigidity`, for a chain alone or under an actuator."""
+    chain = model.rigid if isinstance(model, ActuatedModel) else model
+    if not isinstance(chain, LagrangianChain):
+        return jnp.zeros_like(scale.torque, shape=(0,))
+    return jnp.sqrt(scale.rigidity) * looseness(chain)
 
 
 def data_loss(model: InverseDynamics, samples: Samples, scale: Scale, objective: Objective) -> Float[Array, ""]:
@@ -84,8 +116,8 @@ def data_loss(model: InverseDynamics, samples: Samples, scale: Scale, objective:
 
 
 def loss(model: InverseDynamics, samples: Samples, scale: Scale, objective: Objective) -> Float[Array, ""]:
-    """Eq. 9: data loss plus λ Ω(weights)."""
-    data = data_loss(model, samples, scale, objective)
+    """Eq. 9: data loss plus λ Ω(weights), plus what ties a chain to rigid arms."""
+    data = data_loss(model, samples, scale, objective) + jnp.sum(tie(model, scale) ** 2)
     if objective.weight_decay == 0:
         return data
     return data + objective.weight_decay * sum(jnp.sum(leaf**2) for leaf in _decayed(model))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -10,6 +10,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from . import descent, levenberg_marquardt
 from .objective import Objective, Samples, Scale, data_loss
+
+EXACT = 1e-13
+"""A loss, as share of the torque's variance, at which nothing is left to learn."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ class MarquardtStage:
     ) -> tuple[levenberg_marquardt.MarquardtState, Advance]:
         state, loss = levenberg_marquardt.update(state, self.training, self.scale, self.objective, self.settings)
         validation = _validate(state.model, self.validation, self.scale, self.objective)
-        return state, Advance(float(loss), float(validation), finished=bool(state.stalled))
+        return state, Advance(float(loss), float(validation), finished=bool(state.stalled) or float(loss) < EXACT)
 
     def retreat(self, state: levenberg_marquardt.MarquardtState, model: Any) -> levenberg_marquardt.MarquardtState:
         return eqx.tree_at(lambda s: s.damping, self.start(model), state.damping * 100)
@@ -89,5 +92,22 @@ class MarquardtStage:
 
 _validate = eqx.filter_jit(data_loss)
 
-Stage = DescentStage | MarquardtStage
-"""A method that improves a model in steps of `chunk` epochs, `epochs` in all (None: until time runs out)."""
+
+@runtime_checkable
+class Stage(Protocol):
+    """A method that improves a model in steps of `chunk` epochs, `epochs` in all (None: until time runs out)."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def training(self) -> Samples: ...
+    @property
+    def chunk(self) -> int: ...
+    @property
+    def epochs(self) -> int | None: ...
+    @property
+    def patience(self) -> float: ...
+    def start(self, model: Any) -> Any: ...
+    def advance(self, state: Any, shares: Sequence[float], key: PRNGKeyArray) -> tuple[Any, Advance]: ...
+    def retreat(self, state: Any, model: Any) -> Any: ...
+    def model(self, state: Any) -> Any: ...

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -84,6 +85,30 @@ class Normalisation(eqx.Module):
             tau_mean=jnp.asarray(dataset.tau.mean(axis=0)),
             tau_std=spread(dataset.tau),
         )
+
+
+class LinearWeights(eqx.Module):
+    """Weights in which the torque is linear: a least-squares fit solves for them instead of descending.
+
+    `bounded` says, for each entry of `value`, whether it must stay at or above zero.
+    """
+
+    value: Float[Array, "*shape"] | Float[np.ndarray, "*shape"]
+    bounded: tuple[bool, ...] = eqx.field(static=True)
+
+    def projected(self) -> "LinearWeights":
+        """The nearest weights that keep the bounds."""
+        bounded = np.array(self.bounded, dtype=bool).reshape(self.value.shape)
+        return LinearWeights(jnp.where(bounded, jnp.maximum(self.value, 0), self.value), self.bounded)
+
+
+def projected(model: Any) -> Any:
+    """The model with every linear weight inside its bounds."""
+    return jax.tree.map(
+        lambda node: node.projected() if isinstance(node, LinearWeights) else node,
+        model,
+        is_leaf=lambda node: isinstance(node, LinearWeights),
+    )
 
 
 def one_sample(joints: Joints, *given: Any) -> list[Array]:

@@ -1,17 +1,17 @@
 """The model of an arm whose links are known: recursive Newton–Euler and its kin, by Pinocchio."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pinocchio as pin  # pyright: ignore[reportMissingImports]  (its wheel puts it where only Python finds it)
 from jaxtyping import Float
 
 from ..errors import ModelError
 from ..joints import Body, Energy, JointKind, Joints, TorqueComponents
-from ..mechanics.friction import coulomb_viscous
+from .actuator import Actuator, Memory, Numbers, require_fitting
 from .dynamics import VectorResult as Vector
 
 Result = Float[np.ndarray, " dof"]
@@ -23,27 +23,11 @@ LIGHTEST = 1e-9
 """The least mass [kg] that a link is given: Pinocchio keeps the centre m c / m, which a mass of zero has not."""
 
 
-@dataclass(frozen=True, eq=False)
-class JointFriction:
-    """Friction of each joint: Coulomb [N m or N], viscous [N m s/rad or N s/m], and a constant offset [N m or N].
-
-    `width` [rad/s or m/s] is the speed over which Coulomb friction changes its sign.
-    """
-
-    coulomb: Float[np.ndarray, " dof"]
-    viscous: Float[np.ndarray, " dof"]
-    offset: Float[np.ndarray, " dof"]
-    width: float = 0.01
-
-    def torque(self, qd: Result) -> Result:
-        """The torque that friction takes at the speed q̇ [N m or N]."""
-        return coulomb_viscous(qd, self.coulomb, self.viscous, self.offset, self.width)
-
-
 class RigidBody:
     """Keeps every promise of `DynamicsModel` from given masses, centres and inertias; gives numpy arrays.
 
-    `armature` [kg m² or kg] is the rotor inertia that each joint adds to the diagonal of H; `friction` is optional.
+    `armature` [kg m² or kg] is the rotor inertia that each joint adds to the diagonal of H; `friction` is optional, and
+    where a method takes `memory`, it is that of its stop operators (see `Actuator.friction`).
     Pinocchio computes on one sample at a time, so this model is no subject of `jax.vmap`; use `rows` for many samples.
     """
 
@@ -51,7 +35,7 @@ class RigidBody:
         self,
         model: pin.Model,
         *,
-        friction: JointFriction | None = None,
+        friction: Actuator | None = None,
         armature: Float[np.ndarray, " dof"] | None = None,
     ):
         model = model.copy()
@@ -59,15 +43,15 @@ class RigidBody:
             model.armature = np.asarray(armature, dtype=float)
         self._model = model
         self._data = model.createData()
-        self.friction = friction
         self.joints = Joints(tuple(model.names[1:]), tuple(_kind(model, i) for i in range(1, model.njoints)))
+        self.friction = None if friction is None else self._fitting(friction)
 
     @classmethod
     def from_urdf(
         cls,
         urdf: str | Path,
         *,
-        friction: JointFriction | None = None,
+        friction: Actuator | None = None,
         armature: Float[np.ndarray, " dof"] | None = None,
     ) -> "RigidBody":
         """A model from a URDF file, given by its path or by its text; its base is fixed."""
@@ -87,7 +71,7 @@ class RigidBody:
         bodies: Sequence[Body],
         *,
         gravity: tuple[float, float, float],
-        friction: JointFriction | None = None,
+        friction: Actuator | None = None,
         armature: Float[np.ndarray, " dof"] | None = None,
     ) -> "RigidBody":
         """A model of a tree of bodies, joints in the order of the bodies; gravity is an acceleration [m/s²]."""
@@ -107,34 +91,39 @@ class RigidBody:
             carriers.append((parent, frame if body.joint is not None else place))
         return cls(model, friction=friction, armature=armature)
 
-    def inverse_dynamics(self, q: Vector, qd: Vector, qdd: Vector) -> Result:
+    def inverse_dynamics(self, q: Vector, qd: Vector, qdd: Vector, *, memory: Memory | None = None) -> Result:
         """The torque by recursive Newton–Euler [N m or N]."""
         qd, qdd = np.asarray(qd, dtype=float), np.asarray(qdd, dtype=float)
-        return pin.rnea(self._model, self._data, self._configuration(q), qd, qdd) + self._friction(qd)
+        conservative = pin.rnea(self._model, self._data, self._configuration(q), qd, qdd)
+        return conservative + self._friction(qd, conservative, memory)
 
-    def forward_dynamics(self, q: Vector, qd: Vector, tau: Vector) -> Result:
+    def forward_dynamics(self, q: Vector, qd: Vector, tau: Vector, *, memory: Memory | None = None) -> Result:
         """The acceleration by the articulated-body algorithm [rad/s² or m/s²]."""
         qd, tau = np.asarray(qd, dtype=float), np.asarray(tau, dtype=float)
-        return pin.aba(self._model, self._data, self._configuration(q), qd, tau - self._friction(qd)).copy()
+        if self.friction is not None:
+            tau = np.asarray(Actuator.conservative(self.friction, qd, tau, memory))
+        return pin.aba(self._model, self._data, self._configuration(q), qd, tau).copy()
 
     def mass_matrix(self, q: Vector) -> Float[np.ndarray, "dof dof"]:
         """The inertia H(q) by the composite-rigid-body algorithm [kg m² or kg]."""
         upper = np.triu(pin.crba(self._model, self._data, self._configuration(q)))
         return upper + np.triu(upper, 1).T
 
-    def components(self, q: Vector, qd: Vector, qdd: Vector) -> TorqueComponents:
+    def components(self, q: Vector, qd: Vector, qdd: Vector, *, memory: Memory | None = None) -> TorqueComponents:
         """The parts of the torque."""
         configuration, qd = self._configuration(q), np.asarray(qd, dtype=float)
         gravity = pin.computeGeneralizedGravity(self._model, self._data, configuration).copy()
         coriolis = pin.rnea(self._model, self._data, configuration, qd, np.zeros_like(qd)) - gravity
-        return TorqueComponents(self.mass_matrix(q) @ np.asarray(qdd), coriolis, gravity, self._friction(qd))
+        inertial = self.mass_matrix(q) @ np.asarray(qdd)
+        friction = self._friction(qd, inertial + coriolis + gravity, memory)
+        return TorqueComponents(inertial, coriolis, gravity, friction)
 
     def energy(self, q: Vector, qd: Vector) -> Energy:
         """Kinetic and potential energy [J]."""
         configuration, qd = self._configuration(q), np.asarray(qd, dtype=float)
-        links = pin.computeKineticEnergy(self._model, self._data, configuration, qd)
-        rotors = float(self._model.armature @ qd**2) / 2
-        return Energy(links + rotors, pin.computePotentialEnergy(self._model, self._data, configuration))
+        # Pinocchio counts rotors into its kinetic energy for some kinds of joints and not for others; H has them all.
+        kinetic = float(qd @ self.mass_matrix(q) @ qd) / 2
+        return Energy(kinetic, pin.computePotentialEnergy(self._model, self._data, configuration))
 
     def power(self, q: Vector, qd: Vector, qdd: Vector) -> float:
         """The rate of the total energy [W]: ∂V/∂q q̇ + d/dt ½ q̇ᵀ H q̇."""
@@ -145,16 +134,51 @@ class RigidBody:
         return float(qd @ (self.mass_matrix(q) @ np.asarray(qdd) + coriolis @ qd + gravity))
 
     def rows(
-        self, q: Float[np.ndarray, "time dof"], qd: Float[np.ndarray, "time dof"], qdd: Float[np.ndarray, "time dof"]
+        self,
+        q: Float[np.ndarray, "time dof"],
+        qd: Float[np.ndarray, "time dof"],
+        qdd: Float[np.ndarray, "time dof"],
+        *,
+        memory: Float[Numbers, "time stops motors"] | None = None,
     ) -> TorqueComponents:
         """`components` of every row."""
-        parts = [self.components(*row) for row in zip(q, qd, qdd, strict=True)]
+        memories = [None] * len(q) if memory is None else np.asarray(memory)
+        rows = zip(q, qd, qdd, memories, strict=True)
+        parts = [self.components(*row, memory=memory) for *row, memory in rows]
         return TorqueComponents(*(np.stack(part) for part in zip(*parts, strict=True)))
 
     @property
     def armature(self) -> Result:
         """The rotor inertia that each joint adds to the diagonal of H [kg m² or kg]."""
         return self._model.armature.copy()
+
+    @property
+    def gravity(self) -> Float[np.ndarray, "3"]:
+        """The acceleration of gravity in the frame of the base [m/s²]."""
+        return self._model.gravity.linear.copy()
+
+    @property
+    def bodies(self) -> tuple[Body, ...]:
+        """A body for each joint, in the frame of the joint; parts welded to it are counted in."""
+        pin.computeJointJacobians(self._model, self._data, self._configuration(np.zeros(self.joints.dof)))
+        found = []
+        for index, (name, kind) in enumerate(zip(self.joints.names, self.joints.kinds, strict=True), start=1):
+            place, inertia = self._model.jointPlacements[index], self._model.inertias[index]
+            column = pin.getJointJacobian(self._model, self._data, index, pin.ReferenceFrame.LOCAL)[:, index - 1]
+            body = Body(
+                parent=self._model.parents[index] - 1,
+                position=place.translation.copy(),
+                rotation=place.rotation.copy(),
+                mass=float(inertia.mass),
+                centre=inertia.lever.copy(),
+                inertia=inertia.inertia.copy(),
+                joint=name,
+                kind=kind,
+                axis=column[:3] if kind == "prismatic" else column[3:],
+                anchor=np.zeros(3),
+            )
+            found.append(body)
+        return tuple(found)
 
     @property
     def parameters(self) -> Float[np.ndarray, "dof 10"]:
@@ -165,7 +189,7 @@ class RigidBody:
         self,
         parameters: Float[np.ndarray, "dof 10"],
         *,
-        friction: JointFriction | None = None,
+        friction: Actuator | None = None,
         armature: Float[np.ndarray, " dof"] | None = None,
     ) -> "RigidBody":
         """The same joints with other links, friction and rotors; None takes friction or rotors away."""
@@ -190,8 +214,20 @@ class RigidBody:
             row[:] = pin.computeJointTorqueRegressor(self._model, self._data, self._configuration(place), speed, push)
         return rows
 
-    def _friction(self, qd: Result) -> Result:
-        return np.zeros_like(qd) if self.friction is None else self.friction.torque(qd)
+    def _friction(self, qd: Result, load: Result, memory: Memory | None) -> Result:
+        if self.friction is None:
+            return np.zeros_like(qd)
+        # By the class: equinox takes longer to bind a method than numpy to compute the torque.
+        return np.asarray(Actuator.friction(self.friction, qd, load, memory))
+
+    def _fitting(self, friction: Actuator) -> Actuator:
+        """The friction in numpy arrays, if it is of these joints and nothing but friction."""
+        require_fitting(friction, self.joints)
+        if "armature" in friction.settings.terms:
+            raise ModelError(
+                "the friction of a rigid body has no armature term; give the rotors of its joints as `armature`"
+            )
+        return jax.tree.map(np.asarray, friction)
 
     def _configuration(self, q: Vector) -> np.ndarray:
         """Pinocchio's coordinates: a joint without end stops enters as (cos q, sin q)."""

@@ -8,7 +8,8 @@ import numpy as np
 
 from ..errors import RobotError
 from ..joints import JointLimits
-from ..models.rigid_body import JointFriction, RigidBody
+from ..models.actuator import Actuator
+from ..models.rigid_body import RigidBody
 from .mujoco_robot import PHYSICS_STEP, MujocoRobot, bodies_of, compiled
 
 FRICTION_WIDTH = 0.01
@@ -114,7 +115,7 @@ def _built(
     friction = None
     if np.any(model.dof_frictionloss) or np.any(model.dof_damping):
         coulomb, viscous = model.dof_frictionloss.copy(), model.dof_damping.copy()
-        friction = JointFriction(coulomb, viscous, np.zeros(model.nv), FRICTION_WIDTH)
+        friction = Actuator.known(robot.joints, coulomb=coulomb, viscous=viscous, width=FRICTION_WIDTH)
     x, y, z = model.opt.gravity.tolist()
     known = RigidBody.from_bodies(bodies, gravity=(x, y, z), friction=friction, armature=model.dof_armature.copy())
     return UserRobot(robot, known)

@@ -1,0 +1,192 @@
+"""The Lagrangian chain on the simulated Barrett WAM and on twenty arms that nobody built.
+
+    python -m benchmarks.chain [wam] [arms] [friction] [cost]
+
+Nothing but joint data is given to the chain. Scores are nMSE of the torque on other motions without noise, mean over
+joints. Every fit of the WAM runs in a process of its own with nothing compiled before, so that its seconds are those of
+a first use. All rows by default.
+"""
+
+import multiprocessing
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from delan.joints import Dataset, JointKind, JointLimits
+from delan.learning.evaluate import evaluate
+from delan.learning.fit import Friction, fit
+from delan.learning.planning import ModelChoice
+from delan.models.actuator import ActuatedModel, Actuator, ActuatorSettings
+from delan.models.chain import LagrangianChain, LagrangianChainSettings
+from delan.models.dynamics import DynamicsModel
+from delan.models.geometry import from_rigid_body, learned_arm
+from delan.models.network import LagrangianNetwork
+from delan.models.rigid_body import RigidBody
+from delan.robots.barrett_wam import DRIVE_INERTIA, WAM7
+from tests.members import noisy
+from tests.random_arms import random_arm, rigid, scattered, swung
+
+from .results import write_results
+
+SEEDS = range(5)
+SAMPLES, NOISY_SAMPLES, FEW = 2_000, 5_000, 50
+TRAINING, UNSEEN = range(10), range(100, 105)
+PRISMATIC, TREE = {3: (2,), 8: (0, 4)}, 12
+"""Which of the twenty arms have sliding joints, and where; which is a tree."""
+
+
+def wam(*, friction: Actuator | None = None, rotors: bool = False) -> RigidBody:
+    armature = np.array(DRIVE_INERTIA) if rotors else None
+    return RigidBody.from_urdf(WAM7.urdf(), friction=friction, armature=armature)
+
+
+def known_friction() -> Actuator:
+    """Viscous, Coulomb and Stribeck friction of the size that the WAM's joints have."""
+    fall = np.geomspace(1, 0.05, 7)
+    return Actuator.known(
+        WAM7.joints, viscous=1.0 * fall, coulomb=2.0 * fall, stribeck=1.0 * fall, width=0.03, stribeck_speed=0.12
+    )
+
+
+def score(
+    body: RigidBody,
+    limits: JointLimits,
+    dataset: Dataset,
+    seed: int,
+    model: ModelChoice = "chain",
+    friction: Friction = None,
+) -> tuple[dict[str, Any], Any]:
+    """Fit, and score on unseen motion at the same and at twice the speed."""
+    began = time.perf_counter()
+    result = fit(dataset, model, friction=friction, key=jax.random.key(seed))
+    seconds = time.perf_counter() - began
+    unseen, faster = (swung(body, limits, UNSEEN, speed=speed) for speed in (1.0, 2.0))
+    told = {
+        "seed": seed,
+        "nmse": evaluate(result.model, unseen, rollouts=False).torque.nmse_mean,
+        "nmse_at_twice_the_speed": evaluate(result.model, faster, rollouts=False).torque.nmse_mean,
+        "inertia_error": inertia_error(result.model, body, unseen),
+        "seconds": seconds,
+    }
+    return told, result
+
+
+def inertia_error(model: Any, body: RigidBody, dataset: Dataset) -> float:
+    """The largest ‖H_learned − H‖ / ‖H‖ on unseen positions."""
+    assert isinstance(model, DynamicsModel)
+    with jax.enable_x64(True):
+        places = dataset.q[::50]
+        learned = np.asarray(jax.jit(jax.vmap(lambda q: model.mass_matrix(q)))(places))
+    true = np.stack([body.mass_matrix(q) for q in places])
+    return float(np.max(np.linalg.norm(learned - true, axis=(1, 2)) / np.linalg.norm(true, axis=(1, 2))))
+
+
+def wam_row(kind: str, seed: int) -> dict[str, Any]:
+    body, limits = wam(), WAM7.limits
+    datasets: dict[str, Callable[[], Dataset]] = {
+        "smooth": lambda: swung(body, limits, TRAINING, samples=SAMPLES),
+        "scattered": lambda: scattered(body, limits, FEW, seed=seed),
+        "noisy": lambda: noisy(swung(body, limits, TRAINING, samples=NOISY_SAMPLES), 0.05, seed=seed),
+    }
+    told, result = score(body, limits, datasets[kind](), seed)
+    learned, true = learned_arm(result.model), learned_arm(from_rigid_body(body))
+    told["geometry_error_mm"] = float(1e3 * np.abs(learned.points - true.points).max())
+    return told
+
+
+def friction_row(kind: str, seed: int) -> dict[str, Any]:
+    truth = known_friction()
+    body = wam(friction=truth, rotors=True)
+    dataset = swung(body, WAM7.limits, TRAINING)
+    terms = ActuatorSettings(("viscous", "coulomb", "stribeck", "offset"))
+    told, result = score(body, WAM7.limits, dataset, seed, friction="auto" if kind == "chosen" else terms)
+    assert isinstance(result.model, ActuatedModel)
+    head, speeds = result.model.actuator, np.linspace(-1.5, 1.5, 301)
+    learned, true = (
+        np.stack([np.asarray(one.friction(np.full(7, v), np.zeros(7))) for v in speeds]) for one in (head, truth)
+    )
+    told["friction_curve_error"] = float(
+        np.max(np.sqrt(np.mean((learned - true) ** 2, axis=0) / np.mean(true**2, axis=0)))
+    )
+    told["terms"] = list(head.settings.terms)
+    return told
+
+
+def arm_row(_: str, seed: int) -> dict[str, Any]:
+    kinds: list[JointKind] = ["revolute"] * (6 + seed % 2)
+    for joint in PRISMATIC.get(seed, ()):
+        kinds[joint] = "prismatic"
+    parents = (-1, 0, 1, 1, 3, 0) if seed == TREE else None
+    bodies, limits = random_arm(kinds, seed=seed, parents=parents)
+    body = rigid(bodies)
+    dataset = swung(body, limits, TRAINING, samples=SAMPLES)
+    told, _ = score(body, limits, dataset, 0, LagrangianChainSettings(parents))
+    return {**told, "seed": seed, "joints": kinds, "tree": parents is not None}
+
+
+def cost() -> dict[str, float]:
+    """Floating-point operations of one inverse dynamics by XLA's own count.
+
+    XLA counts the body of a loop once; the chain's loops run once a joint, so its count is taken as many times.
+    """
+    motion = (jax.numpy.zeros(7),) * 3
+    flops = {}
+    for name, model, times in (
+        ("chain", LagrangianChain(WAM7.joints, key=jax.random.key(0)), 7),
+        ("network", LagrangianNetwork(WAM7.joints, key=jax.random.key(0)), 1),
+    ):
+        compiled = jax.jit(lambda q, qd, qdd, m=model: m.inverse_dynamics(q, qd, qdd)).lower(*motion).compile()
+        flops[name] = times * float((compiled.cost_analysis() or {})["flops"])
+    return {**flops, "ratio": flops["chain"] / flops["network"]}
+
+
+ROWS: dict[str, list[tuple[str, Callable[[str, int], dict[str, Any]], str, range]]] = {
+    "wam": [
+        (f"{SAMPLES} smooth samples", wam_row, "smooth", SEEDS),
+        (f"{FEW} scattered samples", wam_row, "scattered", SEEDS),
+        (f"{NOISY_SAMPLES} samples, 5 % noise", wam_row, "noisy", SEEDS),
+    ],
+    "friction": [
+        ("friction of known kind, rotors", friction_row, "known", range(3)),
+        ("friction chosen on validation, rotors", friction_row, "chosen", range(1)),
+    ],
+    "arms": [("random arms", arm_row, "", range(20))],
+}
+
+
+def run(row: Callable[[str, int], dict[str, Any]], kind: str, seeds: range) -> list[dict[str, Any]]:
+    with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
+        return pool.starmap(row, [(kind, seed) for seed in seeds], chunksize=1)
+
+
+def main() -> None:
+    wanted = sys.argv[1:] or [*ROWS, "cost"]
+    for name in wanted:
+        if name == "cost":
+            counted = cost()
+            print("flops of one inverse dynamics:", counted)
+            write_results("chain_cost", counted)
+            continue
+        told = {}
+        for title, row, kind, seeds in ROWS[name]:
+            told[title] = rows = run(row, kind, seeds)
+            for key in (
+                "nmse",
+                "nmse_at_twice_the_speed",
+                "inertia_error",
+                "geometry_error_mm",
+                "friction_curve_error",
+                "seconds",
+            ):
+                values = [one[key] for one in rows if key in one]
+                if values:
+                    print(f"{title}: {key} median {np.median(values):.2e}, worst {max(values):.2e}", flush=True)
+        write_results(f"chain_{name}", {"rows": told})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""Many starts of Levenberg–Marquardt on a part of the data, for models whose loss has valleys that lead nowhere."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ..models.actuator import ActuatedModel
+from ..models.gauge import settled
+from . import levenberg_marquardt
+from .objective import Objective, Samples, Scale, data_loss
+from .stages import Advance
+
+TOGETHER = 2
+"""Starts in a round, at once where there are cores; a fixed number, so that a seed means the same on every machine."""
+SAMPLES = 500
+"""Samples a start sees at most: enough to tell valleys apart."""
+ITERATIONS = 150
+"""Iterations of a start at most."""
+GAIN, GAIN_ITERATIONS = 0.95, 15
+"""A start that does not bring its loss below this share in so many iterations is at its end."""
+SOLVED = 1e-7
+"""A loss, as share of the torque's variance, that no wrong valley reaches: no second start needs to confirm it."""
+AGREED = 1.05
+"""Two starts whose losses differ by less than this factor found the same valley."""
+
+
+_COMPILING = threading.Lock()
+"""One thread compiles while the others wait; without it each would compile the same program."""
+
+
+class StartsState(eqx.Module):
+    """The best start so far, and the validation losses of all of them, infinite for those that are still to come."""
+
+    model: Any
+    losses: Float[Array, " starts"]
+
+
+@dataclass(frozen=True)
+class StartsStage:
+    """Rounds of random starts until two agree; an epoch is a round. `until` bounds its time [perf_counter s]."""
+
+    training: Samples
+    validation: Samples
+    scale: Scale
+    objective: Objective
+    settings: levenberg_marquardt.MarquardtSettings
+    build: Callable[[PRNGKeyArray], Any]
+    epochs: int
+    until: float = float("inf")
+    stop: threading.Event | None = None
+    patience: float = float("inf")
+    chunk: int = 1
+    name: str = "Starts"
+
+    def start(self, model: Any) -> StartsState:
+        return StartsState(model, jnp.full(self.epochs * TOGETHER, jnp.inf))
+
+    def advance(self, state: StartsState, shares: Sequence[float], key: PRNGKeyArray) -> tuple[StartsState, Advance]:
+        rows_key, *keys = jax.random.split(key, TOGETHER + 1)
+        part = _part(self.training, rows_key)
+        # XLA lets go of the interpreter while it computes, so threads are enough.
+        with jax.enable_x64(True):
+            models = [self.build(one) for one in keys]
+        race = _Race()
+        with ThreadPoolExecutor(TOGETHER) as pool:
+            found = list(pool.map(lambda start: self._descend(start[0], start[1], part, race), enumerate(models)))
+        best = next((one for one in found if one.validation < SOLVED), min(found, key=lambda one: one.validation))
+        done = int(np.isfinite(state.losses).sum())
+        losses = state.losses.at[done : done + TOGETHER].set(jnp.asarray([one.validation for one in found]))
+        model = best.model if best.validation <= float(jnp.min(state.losses)) else state.model
+        low, second = np.sort(np.asarray(losses))[:2]
+        late = time.perf_counter() > self.until
+        finished = bool(best.validation < SOLVED or second < AGREED * low or late)
+        return StartsState(model, losses), Advance(best.training, min(best.validation, float(low)), finished=finished)
+
+    def _descend(self, index: int, model: Any, part: Samples, race: "_Race") -> "_Found":
+        with jax.enable_x64(True):
+            # Free at first, for the ways around obstacles that a tied chain has not; then settled and tied.
+            model, _ = self._iterate(model, part, self.scale.untied(), lambda: race.is_over_for(index))
+            model, loss = self._iterate(_settled(model), part, self.scale, lambda: race.is_over_for(index))
+            validation = float(_validate(model, self.validation, self.scale, self.objective))
+        if validation < SOLVED:
+            race.solved.add(index)
+        lost = race.is_over_for(index) or not np.isfinite(validation)
+        return _Found(model, np.finfo(float).max if lost else validation, loss)
+
+    def _iterate(self, model: Any, part: Samples, scale: Scale, is_over: Callable[[], bool]) -> tuple[Any, float]:
+        """Levenberg–Marquardt until it is solved, no longer worthwhile or out of time; the model and its loss."""
+        state, history = levenberg_marquardt.init(model, self.settings), []
+        for iteration in range(ITERATIONS):
+            with _COMPILING if iteration == 0 else nullcontext():
+                state, loss = levenberg_marquardt.update(state, part, scale, self.objective, self.settings)
+            history.append(float(loss))
+            given_up = len(history) > GAIN_ITERATIONS and history[-1] > GAIN * history[-1 - GAIN_ITERATIONS]
+            stopped = is_over() or (self.stop is not None and self.stop.is_set())
+            if not history[-1] > SOLVED / 10 or given_up or stopped or time.perf_counter() > self.until:
+                break
+        return state.model, history[-1]
+
+    def retreat(self, state: StartsState, model: Any) -> StartsState:
+        return state
+
+    def model(self, state: StartsState) -> Any:
+        return state.model
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """Where a start ended, and its losses on validation and on the part of the data it saw."""
+
+    model: Any
+    validation: float
+    training: float
+
+
+@dataclass(frozen=True)
+class _Race:
+    """The starts of a round that have solved the task. Only an earlier one ends a later one, whichever was faster, so
+    that the outcome does not depend on the machine's mood."""
+
+    solved: set[int] = field(default_factory=set)
+
+    def is_over_for(self, index: int) -> bool:
+        return any(winner < index for winner in self.solved)
+
+
+def _settled(model: Any) -> Any:
+    """The model with the frames of its chain settled, if that leaves finite numbers."""
+    chain: Any = model.rigid if isinstance(model, ActuatedModel) else model
+    try:
+        after = settled(chain)
+    except np.linalg.LinAlgError:
+        return model
+    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(eqx.filter(after, eqx.is_array))):
+        return model
+    return eqx.tree_at(lambda one: one.rigid, model, after) if isinstance(model, ActuatedModel) else after
+
+
+def _part(samples: Samples, key: PRNGKeyArray) -> Samples:
+    """A random part of the samples."""
+    rows = np.sort(np.asarray(jax.random.permutation(key, len(samples)))[:SAMPLES])
+    return samples.rows(rows)
+
+
+_validate = eqx.filter_jit(data_loss)

@@ -1,0 +1,247 @@
+"""The Lagrangian chain against other derivations of the same mechanics, and what a fit of it finds."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from delan.errors import ModelError, SettingsError
+from delan.joints import Joints
+from delan.learning.evaluate import evaluate
+from delan.learning.fit import fit
+from delan.learning.objective import Objective, Samples, Scale, loss
+from delan.learning.planning import FitSettings
+from delan.mechanics import euler_lagrange
+from delan.models.chain import LagrangianChain, LagrangianChainSettings
+from delan.models.dynamics import Normalisation
+from delan.models.gauge import looseness, settled
+from delan.models.geometry import from_rigid_body, learned_arm, to_rigid_body
+from delan.models.rigid_body import RigidBody
+from delan.robots.barrett_wam import DRIVE_INERTIA, WAM7
+from delan.robots.two_link import TWO_LINK
+
+from .members import chain, noisy
+from .oracles import torque_from_lagrangian
+from .random_arms import random_arm, rigid, scattered, swung
+
+TREE = (-1, 0, 1, 1, 3, 0, -1)
+KINDS = ("revolute", "prismatic", "continuous", "revolute", "prismatic", "revolute", "revolute")
+ARMS = {
+    "serial": ((("revolute",) * 5), None),
+    "sliding": (("prismatic", "revolute", "prismatic", "revolute"), None),
+    "tree": (KINDS, TREE),
+}
+
+
+@pytest.fixture(params=ARMS)
+def random_chain(request) -> LagrangianChain:
+    kinds, parents = ARMS[request.param]
+    return chain(Joints.of(kinds), seed=3, parents=parents)
+
+
+def motions(dof: int, count: int = 3) -> list[list[jax.Array]]:
+    draws = np.random.default_rng(5).normal(0, 1, (count, 3, dof))
+    return [list(map(jnp.asarray, draw)) for draw in draws]
+
+
+def test_sweeps_give_the_torque_of_the_chains_own_lagrangian(random_chain):
+    """Against d/dt ∂L/∂q̇ − ∂L/∂q by automatic differentiation of its energies."""
+
+    def lagrangian(q, qd):
+        energy = random_chain.energy(q, qd)
+        return energy.kinetic - energy.potential
+
+    oracle = jax.jit(lambda *motion: torque_from_lagrangian(lagrangian, *motion))
+    for motion in motions(random_chain.joints.dof):
+        torque = eqx.filter_jit(random_chain.inverse_dynamics)(*motion)
+        np.testing.assert_allclose(torque, oracle(*motion), rtol=1e-9, atol=1e-9)
+
+
+def test_sweeps_agree_with_the_euler_lagrange_functions(random_chain):
+    """Against the law as the network uses it, from a factor of the inertia and the potential."""
+
+    def terms(q):
+        return jnp.linalg.cholesky(random_chain.mass_matrix(q)), random_chain.energy(q, jnp.zeros_like(q)).potential
+
+    parts = jax.jit(lambda *motion: euler_lagrange.components(terms, *motion))
+    for motion in motions(random_chain.joints.dof):
+        ours = eqx.filter_jit(random_chain.components)(*motion)
+        for name in ("inertial", "coriolis", "gravity"):
+            np.testing.assert_allclose(
+                getattr(ours, name), getattr(parts(*motion), name), rtol=1e-8, atol=1e-8, err_msg=name
+            )
+
+
+def test_gravity_is_curl_free(random_chain):
+    still = jnp.zeros(random_chain.joints.dof)
+    slope = jax.jit(jax.jacfwd(lambda q: random_chain.components(q, still, still).gravity))
+    for q, _, _ in motions(random_chain.joints.dof):
+        np.testing.assert_allclose(slope(q), slope(q).T, atol=1e-12)
+
+
+def test_coriolis_torque_is_that_of_the_christoffel_symbols(random_chain):
+    slope = jax.jit(jax.jacfwd(random_chain.mass_matrix))
+    for q, qd, qdd in motions(random_chain.joints.dof):
+        d = np.asarray(slope(q))  # ∂H_ij / ∂q_k
+        symbols = (d + d.transpose(0, 2, 1) - d.transpose(2, 1, 0)) / 2
+        expected = np.einsum("ijk,j,k->i", symbols, qd, qd)
+        np.testing.assert_allclose(random_chain.components(q, qd, qdd).coriolis, expected, rtol=1e-9, atol=1e-9)
+
+
+def known_arms() -> dict[str, RigidBody]:
+    return {
+        "wam with rotors": RigidBody.from_urdf(WAM7.urdf(), armature=np.array(DRIVE_INERTIA)),
+        "two-link": RigidBody.from_urdf(TWO_LINK.urdf()),
+        **{name: rigid(random_arm(kinds, seed=2, parents=parents)[0]) for name, (kinds, parents) in ARMS.items()},
+    }
+
+
+@pytest.mark.parametrize("name", known_arms())
+def test_a_real_arms_numbers_give_pinocchios_torques_inertia_and_energy(name):
+    body = known_arms()[name]
+    exact = from_rigid_body(body)
+    for q, qd, qdd in motions(body.joints.dof, 5):
+        torque = eqx.filter_jit(exact.inverse_dynamics)(q, qd, qdd)
+        np.testing.assert_allclose(torque, body.inverse_dynamics(q, qd, qdd), rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(exact.mass_matrix(q), body.mass_matrix(q), rtol=1e-9, atol=1e-9)
+        assert float(exact.energy(q, qd).kinetic) == pytest.approx(body.energy(q, qd).kinetic, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", known_arms())
+def test_settling_changes_no_torque(name):
+    body = known_arms()[name]
+    loose = from_rigid_body(body)
+    # The last joint turns in every one of these arms and nothing hangs on it: stretch its frame, which no joint sees.
+    turn = loose.turn.at[-1].set(loose.turn[-1] @ jnp.diag(jnp.array([1.7, 1.7, -0.6])))
+    factor = loose.factor.at[-1].set(jnp.diag(1 / jnp.array([1.7, 1.7, -0.6, 1.0])) @ loose.factor[-1])
+    loose = eqx.tree_at(lambda one: (one.turn, one.factor), loose, (turn, factor))
+    after = settled(loose)
+    assert np.abs(looseness(loose)).max() > 0.1
+    for motion in motions(body.joints.dof):
+        np.testing.assert_allclose(
+            eqx.filter_jit(after.inverse_dynamics)(*motion), body.inverse_dynamics(*motion), rtol=1e-8, atol=1e-8
+        )
+    assert np.abs(looseness(after)).max() < 1e-9
+
+
+@pytest.mark.parametrize("name", known_arms())
+def test_an_arm_survives_the_way_to_a_rigid_body_and_back(name):
+    body = known_arms()[name]
+    again = to_rigid_body(from_rigid_body(body))
+    for motion in motions(body.joints.dof):
+        np.testing.assert_allclose(
+            again.inverse_dynamics(*motion), body.inverse_dynamics(*motion), rtol=1e-8, atol=1e-8
+        )
+
+
+def test_the_wams_geometry_is_read_as_it_was_drawn():
+    arm = learned_arm(from_rigid_body(RigidBody.from_urdf(WAM7.urdf())))
+    by_name = {axis.joint: axis for axis in arm.axes}
+    assert all(axis.twist == pytest.approx(90) for axis in arm.axes[1:])
+    assert by_name["elbow_pitch"].offset == pytest.approx(0.55)
+    assert by_name["elbow_pitch"].distance == pytest.approx(0.045)
+    assert by_name["wrist_pitch"].offset == pytest.approx(0.3)
+    np.testing.assert_allclose(arm.gravity, [0, 0, -9.81], atol=1e-9)
+    assert arm.axes[0].parent is None
+    assert arm.axes[0].distance is None
+
+
+def test_a_chain_that_is_no_rigid_arm_is_not_read_as_one():
+    made = chain(Joints.revolute(3), seed=0)
+    bent = eqx.tree_at(lambda one: one.turn, made, made.turn.at[1, 0, 1].add(2.0))
+    with pytest.raises(ModelError, match=r"the frame of joint joint2 is .* away from a rotation.*keep the chain"):
+        to_rigid_body(bent)
+
+
+@pytest.mark.parametrize(
+    ("parents", "problem"),
+    [
+        ((-1, 0), "2 parents for 3 joints"),
+        ((-1, 1, 0), "joint 1 hanging on joint 1"),
+        ((-1, -2, 0), "joint 1 hanging on joint -2"),
+    ],
+)
+def test_a_wrong_tree_is_refused(parents, problem):
+    with pytest.raises(SettingsError, match=f"{problem}.*−1 for the base"):
+        LagrangianChain(Joints.revolute(3), LagrangianChainSettings(parents), key=jax.random.key(0))
+
+
+def test_the_tie_to_rigid_arms_moves_the_weights():
+    dataset = swung(RigidBody.from_urdf(TWO_LINK.urdf()), TWO_LINK.limits, [0], samples=20)
+    made = LagrangianChain(dataset.joints, None, Normalisation.of(dataset), key=jax.random.key(0))
+    made = eqx.tree_at(lambda one: one.turn, made, 1.5 * made.turn)
+    samples, slopes = Samples.of(dataset), []
+    for rigidity in (0.0, 1.0):
+        objective = Objective(rigidity=rigidity)
+        scale = Scale.of(dataset, objective)
+        slopes.append(eqx.filter_grad(lambda one, o=objective, s=scale: loss(one, samples, s, o))(made).turn)
+    assert np.abs(slopes[0] - slopes[1]).max() > 0.1
+
+
+def test_thirty_joints_work():
+    joints = Joints.revolute(30)
+    made = LagrangianChain(joints, key=jax.random.key(0))
+    q, qd, qdd = motions(30, 1)[0]
+    torque = eqx.filter_jit(made.inverse_dynamics)(q, qd, qdd)
+    np.testing.assert_allclose(eqx.filter_jit(made.forward_dynamics)(q, qd, torque), qdd, rtol=1e-6, atol=1e-6)
+
+
+def test_the_wam_is_learned_from_smooth_motion_alone_geometry_and_all():
+    body = RigidBody.from_urdf(WAM7.urdf())
+    result = fit(swung(body, WAM7.limits, range(10), samples=1000), "chain", key=jax.random.key(1))
+    assert isinstance(result.model, LagrangianChain)
+    assert result.optimizer == "lm"
+    assert {row.stage for row in result.history} == {"Starts", "Levenberg–Marquardt"}
+    unseen = swung(body, WAM7.limits, [50, 51])
+    scores = evaluate(result.model, unseen, rollouts=False)
+    assert scores.torque.nmse_mean < 1e-7
+    assert all(part.nmse_mean < 1e-6 for part in scores.components.values())
+    faster = swung(body, WAM7.limits, [50, 51], speed=2.0)
+    assert evaluate(result.model, faster, rollouts=False).torque.nmse_mean < 1e-6
+    for q in unseen.q[::200]:
+        true = body.mass_matrix(q)
+        error = np.asarray(result.model.mass_matrix(jnp.asarray(q))) - true
+        assert np.linalg.norm(error) < 1e-3 * np.linalg.norm(true)
+    # What was learned is the WAM: its axes, its lengths, and a rigid body that moves like it.
+    learned, true = learned_arm(result.model), learned_arm(from_rigid_body(body))
+    np.testing.assert_allclose(learned.points, true.points, atol=1e-3)
+    assert [axis.twist for axis in learned.axes] == pytest.approx([axis.twist for axis in true.axes], abs=0.05)
+    assert evaluate(to_rigid_body(result.model), unseen, rollouts=False).torque.nmse_mean < 1e-7
+
+
+def test_fifty_scattered_samples_or_some_noisy_ones_are_enough():
+    bodies, limits = random_arm(("revolute",) * 3, seed=4)
+    body = rigid(bodies)
+    unseen = swung(body, limits, [50])
+    few = fit(scattered(body, limits, 50, seed=0), "chain")
+    assert evaluate(few.model, unseen, rollouts=False).torque.nmse_mean < 1e-8
+    dataset = noisy(swung(body, limits, range(4), samples=800), 0.05)
+    rough = fit(dataset, "chain")
+    assert evaluate(rough.model, unseen, rollouts=False).torque.nmse_mean < 1e-3
+
+
+def test_a_seed_gives_the_same_chain_again():
+    bodies, limits = random_arm(("revolute", "prismatic"), seed=1)
+    dataset = noisy(swung(rigid(bodies), limits, range(4), samples=200), 0.02)
+    one, two = (fit(dataset, "chain", key=jax.random.key(7)) for _ in range(2))
+    assert eqx.tree_equal(one.model, two.model)
+
+
+def test_a_chain_can_be_trained_by_adam_and_within_a_time():
+    body, limits = RigidBody.from_urdf(TWO_LINK.urdf()), TWO_LINK.limits
+    dataset = swung(body, limits, range(4), samples=400)
+    by_adam = fit(dataset, "chain", FitSettings(optimizer="adam", epochs=300))
+    assert by_adam.optimizer == "adam"
+    assert by_adam.validation.torque.nmse_mean < 0.5
+    hurried = fit(dataset, "chain", FitSettings(seconds=1.0))
+    assert hurried.seconds < 120
+    assert hurried.history
+
+
+def test_a_tree_is_learned():
+    parents = (-1, 0, 0)
+    bodies, limits = random_arm(("revolute",) * 3, seed=6, parents=parents)
+    body = rigid(bodies)
+    result = fit(swung(body, limits, range(6), samples=600), LagrangianChainSettings(parents))
+    assert evaluate(result.model, swung(body, limits, [50]), rollouts=False).torque.nmse_mean < 1e-7

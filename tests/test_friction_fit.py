@@ -1,0 +1,153 @@
+"""Fits with friction: linear weights are solved for, bounds are kept, and terms are chosen on validation."""
+
+from dataclasses import replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import nnls
+
+from delan.errors import SettingsError
+from delan.joints import Dataset
+from delan.learning import levenberg_marquardt
+from delan.learning.bounded import solve_bounded
+from delan.learning.evaluate import evaluate, remembered
+from delan.learning.fit import fit
+from delan.learning.levenberg_marquardt import MarquardtSettings
+from delan.learning.objective import Objective, Samples, Scale
+from delan.learning.planning import FitSettings
+from delan.models.actuator import ActuatedModel, Actuator, ActuatorSettings
+from delan.models.geometry import from_rigid_body
+from delan.models.rigid_body import RigidBody
+from delan.robots.two_link import TWO_LINK
+
+from .members import noisy
+from .random_arms import swung
+
+FRICTION = Actuator.known(
+    TWO_LINK.joints,
+    viscous=np.array([0.4, 0.1]),
+    coulomb=np.array([0.6, 0.2]),
+    stribeck=np.array([0.5, 0.3]),
+    width=0.05,
+    stribeck_speed=0.3,
+)
+
+
+def arm(friction: Actuator | None = FRICTION) -> RigidBody:
+    return RigidBody.from_urdf(TWO_LINK.urdf(), friction=friction)
+
+
+def dataset(friction: Actuator | None = FRICTION, samples: int | None = 600) -> Dataset:
+    return swung(arm(friction), TWO_LINK.limits, range(4), samples=samples)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_bounded_least_squares_agree_with_scipys(seed):
+    rng = np.random.default_rng(seed)
+    matrix, target = rng.standard_normal((40, 8)), rng.standard_normal(40)
+    ours = solve_bounded(jnp.asarray(matrix.T @ matrix), jnp.asarray(-matrix.T @ target), jnp.ones(8, dtype=bool))
+    theirs, _ = nnls(matrix, target)
+    np.testing.assert_allclose(ours, theirs, atol=1e-6)
+    free = solve_bounded(jnp.asarray(matrix.T @ matrix), jnp.asarray(-matrix.T @ target), jnp.zeros(8, dtype=bool))
+    np.testing.assert_allclose(free, np.linalg.lstsq(matrix, target, rcond=None)[0], atol=1e-6)
+
+
+def test_a_column_of_nothing_gets_no_weight():
+    curvature = jnp.diag(jnp.array([2.0, 0.0]))
+    solved = solve_bounded(curvature, jnp.array([-2.0, 0.0]), jnp.array([True, False]))
+    np.testing.assert_allclose(solved, [1.0, 0.0], atol=1e-8)
+
+
+def test_one_iteration_solves_for_friction_when_the_arm_is_known():
+    """Variable projection: with the rigid part right, the linear weights need no descent."""
+    data = dataset(
+        Actuator.known(TWO_LINK.joints, viscous=np.array([0.4, 0.1]), coulomb=np.array([0.6, 0.2]), width=0.01)
+    )
+    model = ActuatedModel(from_rigid_body(arm(None)), Actuator(data.joints, ActuatorSettings(("viscous", "coulomb"))))
+    objective = Objective()
+    state = levenberg_marquardt.init(model)
+    state, loss = levenberg_marquardt.update(
+        state, Samples.of(data), Scale.of(data, objective), objective, MarquardtSettings()
+    )
+    assert float(loss) < 1e-12
+    named = state.model.actuator.named
+    np.testing.assert_allclose(named["viscous"], [0.4, 0.1], rtol=1e-4)
+    np.testing.assert_allclose(named["coulomb"], [0.6, 0.2], rtol=1e-4)
+
+
+def test_friction_that_would_give_energy_is_not_learned():
+    """Torques of an arm that pushes itself along: passive weights stay at zero, others may go below."""
+    still = dataset(None)
+    pushing, objective = replace(still, tau=still.tau - 0.5 * still.qd), Objective()
+    for passive, expected in ((True, 0.0), (False, -0.5)):
+        head = Actuator(still.joints, ActuatorSettings(("viscous",), passive=passive))
+        state = levenberg_marquardt.init(ActuatedModel(from_rigid_body(arm(None)), head))
+        for _ in range(5):
+            state, _ = levenberg_marquardt.update(
+                state, Samples.of(pushing), Scale.of(pushing, objective), objective, MarquardtSettings()
+            )
+        np.testing.assert_allclose(state.model.actuator.named["viscous"], [expected, expected], atol=1e-6)
+
+
+def test_chain_and_friction_are_learned_together_with_terms_chosen_on_validation():
+    result = fit(dataset(samples=None), "chain", friction="auto")
+    assert isinstance(result.model, ActuatedModel)
+    assert [step.term for step in result.selection[:2]] == ["viscous + coulomb + offset", "stribeck"]
+    assert [step.kept for step in result.selection] == [True] * (len(result.selection) - 1) + [False]
+    assert "stribeck" in result.model.actuator.settings.terms
+    assert evaluate(result.model, swung(arm(), TWO_LINK.limits, [50]), rollouts=False).torque.nmse_mean < 1e-5
+    assert result.provenance()["fit"]["friction"][1]["term"] == "stribeck"
+    speeds = np.linspace(-1.5, 1.5, 61)
+    learned, true = (
+        np.stack([np.asarray(one.friction(np.full(2, v), np.zeros(2))) for v in speeds])
+        for one in (result.model.actuator, FRICTION)
+    )
+    error = np.sqrt(np.mean((learned - true) ** 2, axis=0) / np.mean(true**2, axis=0))
+    assert error.max() < 0.02
+
+
+def test_no_term_is_added_to_explain_noise():
+    plain = Actuator.known(TWO_LINK.joints, viscous=np.array([0.4, 0.1]), coulomb=np.array([0.6, 0.2]), width=0.05)
+    result = fit(noisy(dataset(plain), 0.05), "chain", friction="auto")
+    assert len(result.selection) == 2
+    assert not result.selection[1].kept
+
+
+def test_friction_with_memory_is_learned_and_scored_along_the_trajectories():
+    joints = TWO_LINK.joints
+    settings = ActuatorSettings(("viscous", "stops"), radii=(0.02, 0.1))
+    truth = Actuator.of(joints, settings, np.array([[0.3, 0.1], [0.5, 0.1], [0.3, 0.2]]))
+    clean = dataset(None, samples=None)
+    memory = remembered(truth, clean)
+    assert memory is not None
+    friction = np.stack([truth.friction(qd, 0 * qd, one) for qd, one in zip(clean.qd, memory, strict=True)])
+    data = replace(clean, tau=clean.tau + friction, truth={})
+    result = fit(data, "chain", friction=settings)
+    assert isinstance(result.model, ActuatedModel)
+    assert evaluate(result.model, data, rollouts=False).torque.nmse_mean < 1e-9
+    np.testing.assert_allclose(result.model.actuator.weights.value, truth.weights.value, rtol=1e-3)
+
+
+def test_the_network_learns_friction_too():
+    terms = ActuatorSettings(("viscous", "coulomb"))
+    settings = FitSettings(optimizer="adam", epochs=200)
+    with_friction, without = (fit(dataset(), "delan", settings, friction=one) for one in (terms, None))
+    assert isinstance(with_friction.model, ActuatedModel)
+    assert np.all(np.asarray(with_friction.model.actuator.weights.value) >= 0)
+    assert with_friction.validation.torque.nmse_mean < 0.5 * without.validation.torque.nmse_mean
+
+
+def test_a_feed_forward_network_takes_no_friction():
+    with pytest.raises(SettingsError, match="learns friction with all the rest; leave friction out"):
+        fit(dataset(), "feedforward", friction="auto")
+
+
+def test_a_seed_gives_the_same_friction_again():
+    one, two = (
+        fit(dataset(), "chain", FitSettings(epochs=5), friction="auto", key=jax.random.key(3)) for _ in range(2)
+    )
+    assert eqx.tree_equal(one.model, two.model)
+    assert one.selection == two.selection
