@@ -22,7 +22,8 @@ from safetensors.numpy import save as to_bytes
 
 from .errors import DelanError, ModelError, ModelFileError
 from .joints import Joints
-from .models.actuator import ActuatedModel, Actuator, ActuatorSettings, MotorPair
+from .models.actuator import ActuatedModel, ActuatorSettings, MotorPair
+from .models.blueprint import Blueprint
 from .models.chain import LagrangianChain, LagrangianChainSettings
 from .models.dynamics import InverseDynamics, Normalisation
 from .models.feed_forward import FeedForwardNetwork, FeedForwardSettings
@@ -64,14 +65,14 @@ def load(path: str | Path) -> InverseDynamics:
     """Read a model that `save` wrote."""
     arrays, header = read_arrays(path, FORMAT)
     try:
-        model_type, settings_type = KINDS[header["kind"]]
+        _, settings_type = KINDS[header["kind"]]
         joints = Joints(tuple(header["joints"]["names"]), tuple(header["joints"]["kinds"]))
         settings = settings_type(**_with_tuples(header["architecture"]))
         if getattr(settings, "width", 0) > 100_000 or getattr(settings, "depth", 0) > 1_000:
             raise ModelFileError(str(path), "its header asks for an impossibly large network; the file is damaged")
         # The shapes alone, no memory: what the header promises is compared with what the file holds.
         actuator = _actuator_settings(header.get("actuator"))
-        shape = eqx.filter_eval_shape(_blank, model_type, joints, settings, actuator)
+        shape = Blueprint(joints, settings, actuator).shape
     except (KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ModelFileError(
             str(path), f"its header is damaged ({type(error).__name__}: {error}); save it anew"
@@ -84,11 +85,6 @@ def load(path: str | Path) -> InverseDynamics:
 def read_header(path: str | Path) -> dict[str, Any]:
     """What a model file says of its model: architecture, joints, units, scores, seed and versions."""
     return read_arrays(path, FORMAT)[1]
-
-
-def _blank(model_type: type, joints: Joints, settings: Any, actuator: ActuatorSettings | None) -> InverseDynamics:
-    rigid = model_type(joints, settings, key=jax.random.key(0))
-    return rigid if actuator is None else ActuatedModel(rigid, Actuator(joints, actuator))
 
 
 def _actuator_settings(fields: Mapping[str, Any] | None) -> ActuatorSettings | None:

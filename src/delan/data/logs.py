@@ -12,6 +12,7 @@ import numpy as np
 from ..errors import DataError, DelanError
 from ..joints import COMPONENTS, JointKind, Joints, Recording
 from .checks import require_sound
+from .recording_file import MAGIC, read_recording_file
 
 QUANTITIES = ("q", "qd", "qdd", "tau", *COMPONENTS)
 NPZ_FORM = "npz arrays: t (time,), q and tau (time, dof); optional qd, qdd, inertial, coriolis, gravity, trajectory"
@@ -21,18 +22,20 @@ CSV_FORM = (
 
 
 def read_log(path: str | Path) -> Recording:
-    """The recording in a log file, told npz or CSV by its content, not by its name."""
+    """The recording in a log file: npz, CSV or a recording of our own, told by its content, not by its name."""
     path = Path(path)
     source = str(path)
     try:
         with path.open("rb") as file:
-            magic = file.read(4)
+            magic = file.read(max(4, len(MAGIC)))
     except FileNotFoundError:
         raise DataError(source, "no such file; check the path") from None
     except OSError as error:
         raise DataError(source, f"cannot be read: {error.strerror}; give a readable npz or CSV file") from None
     if not magic:
         raise DataError(source, f"the file is empty; expected {NPZ_FORM}, or {CSV_FORM}")
+    if magic.startswith(MAGIC):
+        return require_sound(read_recording_file(path))
     return require_sound(_read_npz(path) if magic.startswith(b"PK") else _read_csv(path))
 
 

@@ -13,11 +13,12 @@ from jaxtyping import PRNGKeyArray
 
 from ..errors import SettingsError
 from ..joints import Dataset
-from ..models.actuator import ActuatedModel, Actuator, ActuatorSettings
-from ..models.chain import LagrangianChain, LagrangianChainSettings
+from ..models.actuator import Actuator, ActuatorSettings
+from ..models.blueprint import Architecture, Blueprint, LearnedModel
+from ..models.chain import LagrangianChainSettings
 from ..models.dynamics import Normalisation
-from ..models.feed_forward import FeedForwardNetwork, FeedForwardSettings
-from ..models.network import LagrangianNetwork, LagrangianNetworkSettings
+from ..models.feed_forward import FeedForwardSettings
+from ..models.network import LagrangianNetworkSettings
 from .descent import DescentSettings
 from .evaluate import remembered
 from .levenberg_marquardt import MarquardtSettings
@@ -25,7 +26,6 @@ from .objective import Objective, Samples, Scale
 from .stages import DescentStage, MarquardtStage, Stage
 from .starts import StartsStage
 
-Architecture = LagrangianNetworkSettings | LagrangianChainSettings | FeedForwardSettings
 ModelChoice = Literal["delan", "chain", "feedforward"] | Architecture
 Optimizer = Literal["auto", "adam", "lm"]
 
@@ -147,14 +147,12 @@ def _named(model: str, width: int | None) -> Architecture:
 
 def build(
     network: Architecture, dataset: Dataset, key: PRNGKeyArray, actuator: ActuatorSettings | None = None
-) -> LagrangianNetwork | LagrangianChain | FeedForwardNetwork | ActuatedModel:
+) -> LearnedModel:
     """A model of the planned shape with random weights, in the units of the dataset."""
-    scale = Normalisation.of(dataset)
-    if isinstance(network, FeedForwardSettings):
-        return FeedForwardNetwork(dataset.joints, network, scale, key=key)
-    model = LagrangianChain if isinstance(network, LagrangianChainSettings) else LagrangianNetwork
-    rigid = model(dataset.joints, network, scale, key=key)  # pyright: ignore[reportArgumentType]  (each has its own)
-    return rigid if actuator is None else ActuatedModel(rigid, head(actuator, dataset))
+    model = Blueprint(dataset.joints, network, actuator).build(Normalisation.of(dataset), key=key)
+    if actuator is None:
+        return model
+    return eqx.tree_at(lambda one: one.actuator, model, head(actuator, dataset))
 
 
 def head(settings: ActuatorSettings, dataset: Dataset) -> Actuator:

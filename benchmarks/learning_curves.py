@@ -1,0 +1,86 @@
+"""How many samples each model needs: the 7-joint WAM, 1 % torque noise, 50 to 10,000 samples of smooth motion.
+
+    python -m benchmarks.learning_curves [--seconds 40]
+
+Scores are nMSE of the torque on other motions without noise, mean over joints. The chain, the paper's network and the
+feed-forward network see joint data alone, and get at most the given seconds each (the networks use them up); the
+identification knows the kinematics. Writes numbers and a figure to `benchmarks/results`.
+"""
+
+import argparse
+from typing import Any
+
+import jax
+import numpy as np
+
+from delan.joints import Dataset
+from delan.learning.evaluate import evaluate
+from delan.learning.fit import fit
+from delan.learning.identify import IdentifySettings, identify
+from delan.learning.planning import FitSettings
+from delan.models.rigid_body import RigidBody
+from delan.report.figures import INK, LEARNED, RIVAL, drawing
+from delan.robots.barrett_wam import WAM7, WAM7_ANALYTIC
+from tests.members import noisy
+from tests.random_arms import swung
+
+from .results import FOLDER, write_results
+
+SIZES = (50, 200, 1_000, 3_000, 10_000)
+SEEDS = range(3)
+NOISE = 0.01
+
+
+def score(name: str, dataset: Dataset, unseen: Dataset, seconds: float, seed: int) -> float:
+    if name == "identified, kinematics known":
+        bare = IdentifySettings(friction=(), armature=False)
+        model: Any = identify(dataset, WAM7_ANALYTIC.urdf(), bare).model
+    else:
+        kind: Any = {"chain": "chain", "Lagrangian network": "delan", "feed-forward network": "feedforward"}[name]
+        model = fit(dataset, kind, FitSettings(seconds=seconds), key=jax.random.key(seed)).model
+    return evaluate(model, unseen, rollouts=False).torque.nmse_mean
+
+
+def draw(curves: dict[str, list[list[float]]]) -> None:
+    with drawing(6.4, 3.8) as figure:
+        axes = figure.subplots()
+        for (name, rows), colour in zip(curves.items(), (LEARNED, INK, "#6b4c9a", RIVAL), strict=True):
+            values = np.array(rows)
+            axes.loglog(SIZES, np.median(values, axis=1), "o-", color=colour, label=name)
+            axes.fill_between(SIZES, values.min(axis=1), values.max(axis=1), color=colour, alpha=0.2, linewidth=0)
+        axes.set_xlabel("training samples")
+        axes.set_ylabel("torque nMSE on unseen motion")
+        axes.set_title(f"Barrett WAM, 7 joints, {NOISE:.0%} torque noise", loc="left")
+        axes.grid(visible=True)
+        axes.legend()
+        for kind in ("png", "svg"):
+            figure.savefig(FOLDER / f"learning_curves.{kind}", dpi=130)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=40.0, help="bound of each fit")
+    seconds = parser.parse_args().seconds
+    body = RigidBody.from_urdf(WAM7.urdf())
+    unseen = swung(body, WAM7.limits, range(100, 105))
+    whole = swung(body, WAM7.limits, range(20))
+    names = ("chain", "identified, kinematics known", "Lagrangian network", "feed-forward network")
+    curves: dict[str, list[list[float]]] = {name: [] for name in names}
+    for size in SIZES:
+        for name in names:
+            # The networks' spread is small beside their distance to the others: one seed shows it.
+            seeds = SEEDS if name in names[:2] else SEEDS[:1]
+            rows = []
+            for seed in seeds:
+                part = whole.rows(np.linspace(0, len(whole) - 1, size).astype(int))
+                rows.append(score(name, noisy(part, NOISE, seed=seed), unseen, seconds, seed))
+            curves[name].append(rows)
+            print(f"{size} samples, {name}: " + ", ".join(f"{row:.2e}" for row in rows), flush=True)
+    write_results(
+        "learning_curves", {"sizes": SIZES, "noise": NOISE, "seconds": seconds, "seeds": len(SEEDS), "nmse": curves}
+    )
+    draw(curves)
+
+
+if __name__ == "__main__":
+    main()

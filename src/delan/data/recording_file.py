@@ -1,0 +1,189 @@
+"""The file of a recording that grows while the robot moves: a line of JSON, then chunks of rows, each by itself.
+
+A chunk is a head (mark, rows, CRC-32 of the rows, CRC-32 of the head so far; little-endian) and rows of float64. What
+was cut off or damaged costs its own chunk and no other.
+"""
+
+import json
+import struct
+import warnings
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from ..errors import DataError, DelanError
+from ..joints import COMPONENTS, Joints, Recording
+
+FORMAT = "delan-recording"
+FORMAT_VERSION = 1
+MAGIC = f'{{"format": "{FORMAT}"'.encode()
+"""How every such file begins."""
+
+_MARK = b"\xd5ROW"
+_HEAD = struct.Struct("<4sIII")
+_LONGEST_HEADER = 1 << 20
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RecordedRows:
+    """All that a recording file holds.
+
+    Attributes:
+        columns: each quantity of the loop by its name, shape (time, size).
+        joints, dt: whose they are, and the control period [s].
+        header: the first line of the file as it stands there.
+        damaged: bytes between whole chunks that were refused.
+        incomplete: bytes behind the last whole chunk that make no whole one.
+    """
+
+    columns: Mapping[str, Float[np.ndarray, "time _"]]
+    joints: Joints
+    dt: float
+    header: Mapping[str, Any] = field(repr=False)
+    damaged: int
+    incomplete: int
+
+    @property
+    def problem(self) -> str | None:
+        """What is missing, as a sentence; None if nothing is."""
+        parts = []
+        if self.damaged:
+            parts.append(f"{self.damaged} bytes between whole chunks are damaged and were left out")
+        if self.incomplete:
+            parts.append(f"the last {self.incomplete} bytes are an incomplete chunk and were left out")
+        return "; ".join(parts) or None
+
+
+def header_line(joints: Joints, columns: Mapping[str, int], dt: float, provenance: Mapping[str, Any]) -> bytes:
+    """The first line of a file whose rows hold the given columns, so many numbers each."""
+    header = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "joints": {"names": joints.names, "kinds": joints.kinds},
+        "columns": dict(columns),
+        "dt": dt,
+        "provenance": dict(provenance),
+    }
+    return json.dumps(header, allow_nan=False).encode() + b"\n"
+
+
+def chunk_of(rows: bytes, count: int) -> bytes:
+    """A chunk of `count` rows, given as the bytes of their little-endian float64 numbers."""
+    head = struct.pack("<4sII", _MARK, count, zlib.crc32(rows))
+    return head + struct.pack("<I", zlib.crc32(head)) + rows
+
+
+def require_columns(source: str, columns: Mapping[str, int], dof: int) -> None:
+    """Refuse rows that make no `Recording`: t, q and tau must be there, and what bears a known name be of its size."""
+    known = {"t": 1, "trajectory": 1, **dict.fromkeys(("q", "qd", "qdd", "tau", *COMPONENTS), dof)}
+    for name in ("t", "q", "tau"):
+        if name not in columns:
+            raise DataError(source, f"is missing; the rows hold {', '.join(columns)}", column=name)
+    for name, size in columns.items():
+        if size != known.get(name, size):
+            raise DataError(source, f"expected {known[name]} numbers a row, got {size}", column=name)
+
+
+def read_recording_file(path: str | Path) -> Recording:
+    """The recording in a file that a `Recorder` wrote; warns of what was cut off or damaged."""
+    rows = read_rows(path)
+    if rows.problem:
+        warnings.warn(f"{path}: {rows.problem}", RuntimeWarning, stacklevel=2)
+    columns = rows.columns
+    return Recording(
+        t=columns["t"][:, 0],
+        q=columns["q"],
+        tau=columns["tau"],
+        qd=columns.get("qd"),
+        qdd=columns.get("qdd"),
+        trajectory=_labels(str(path), columns),
+        truth={name: columns[name] for name in COMPONENTS if name in columns},
+        joints=rows.joints,
+        source=str(path),
+    )
+
+
+def read_rows(path: str | Path) -> RecordedRows:
+    """Every quantity in a file that a `Recorder` wrote, with what is known of it."""
+    source = str(path)
+    try:
+        content = Path(path).read_bytes()
+    except FileNotFoundError:
+        raise DataError(source, "no such file; check the path") from None
+    except OSError as error:
+        raise DataError(source, f"cannot be read: {error.strerror}; give a recording that delan wrote") from None
+    header, start = _header(source, content)
+    try:
+        joints = Joints(tuple(header["joints"]["names"]), tuple(header["joints"]["kinds"]))
+        sizes = {str(name): int(size) for name, size in header["columns"].items()}
+        dt = float(header["dt"])
+        if min(sizes.values(), default=0) < 1:
+            raise ValueError("a column without numbers")
+    except (DelanError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise DataError(source, f"its header is damaged ({type(error).__name__}: {error}); record anew") from None
+    require_columns(source, sizes, joints.dof)
+    width = sum(sizes.values())
+    found = list(_chunks(content, start, 8 * width))
+    if not found:
+        problem = f"holds no whole chunk of rows in its {len(content) - start} bytes behind the header; record anew"
+        raise DataError(source, problem)
+    table = np.concatenate([rows for _, rows in found]).reshape(-1, width)
+    end = found[-1][0]
+    ends = np.cumsum(list(sizes.values())).tolist()
+    return RecordedRows(
+        columns={name: table[:, e - size : e] for (name, size), e in zip(sizes.items(), ends, strict=True)},
+        joints=joints,
+        dt=dt,
+        header=header,
+        damaged=end - start - len(found) * _HEAD.size - table.nbytes,
+        incomplete=len(content) - end,
+    )
+
+
+def _header(source: str, content: bytes) -> tuple[dict[str, Any], int]:
+    """The first line, and where the chunks begin."""
+    end = content.find(b"\n", 0, _LONGEST_HEADER)
+    try:
+        header = json.loads(content[: max(end, 0)])
+    except (ValueError, RecursionError):
+        header = None
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        problem = f"is no {FORMAT} file: its first line is not the header of one; give a file that a Recorder wrote"
+        raise DataError(source, problem)
+    version = header.get("format_version")
+    if version != FORMAT_VERSION:
+        raise DataError(source, f"its format version is {version}, this delan reads {FORMAT_VERSION}; update delan")
+    return header, end + 1
+
+
+def _chunks(content: bytes, start: int, row_bytes: int) -> Iterator[tuple[int, np.ndarray]]:
+    """The numbers of every whole chunk, and where it ends."""
+    at = content.find(_MARK, start)
+    while at >= 0:
+        begin = at + _HEAD.size
+        if begin <= len(content):
+            _, count, rows_crc, head_crc = _HEAD.unpack_from(content, at)
+            end = begin + count * row_bytes
+            sound = head_crc == zlib.crc32(content[at : begin - 4]) and count > 0 and end <= len(content)
+            if sound and rows_crc == zlib.crc32(memoryview(content)[begin:end]):
+                yield end, np.frombuffer(content, "<f8", count=(end - begin) // 8, offset=begin)
+                at = content.find(_MARK, end)
+                continue
+        at = content.find(_MARK, at + 1)
+
+
+def _labels(source: str, columns: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The trajectory of each row, all 0 if the loop told none."""
+    if "trajectory" not in columns:
+        return np.zeros(len(columns["t"]), dtype=int)
+    labels = columns["trajectory"][:, 0]
+    wrong = np.flatnonzero(~(np.abs(labels) < 2**53) | (labels != np.round(labels)))
+    if len(wrong):
+        row = int(wrong[0])
+        raise DataError(source, f"expected whole-number labels, got {labels[row]}", column="trajectory", row=row)
+    return labels.astype(int)

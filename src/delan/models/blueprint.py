@@ -1,0 +1,70 @@
+"""What a learned model is but for its numbers: enough to build it anew, and to send the numbers alone."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ..errors import ModelError
+from ..joints import Joints
+from .actuator import ActuatedModel, Actuator, ActuatorSettings
+from .chain import LagrangianChain, LagrangianChainSettings
+from .dynamics import Normalisation
+from .feed_forward import FeedForwardNetwork, FeedForwardSettings
+from .network import LagrangianNetwork, LagrangianNetworkSettings
+
+Architecture = LagrangianNetworkSettings | LagrangianChainSettings | FeedForwardSettings
+LearnedModel = LagrangianNetwork | LagrangianChain | FeedForwardNetwork | ActuatedModel
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """The joints, the shape of the model and the terms of its friction: plain values, fit to cross processes."""
+
+    joints: Joints
+    network: Architecture
+    actuator: ActuatorSettings | None = None
+
+    def build(self, normalisation: Normalisation | None = None, *, key: PRNGKeyArray) -> LearnedModel:
+        """A model with random weights, in the units of the data that the normalisation is of."""
+        if isinstance(self.network, FeedForwardSettings):
+            if self.actuator is not None:
+                raise ModelError("a feed-forward network learns friction with all the rest; it takes no actuator")
+            return FeedForwardNetwork(self.joints, self.network, normalisation, key=key)
+        if isinstance(self.network, LagrangianChainSettings):
+            rigid = LagrangianChain(self.joints, self.network, normalisation, key=key)
+        else:
+            rigid = LagrangianNetwork(self.joints, self.network, normalisation, key=key)
+        return rigid if self.actuator is None else ActuatedModel(rigid, Actuator(self.joints, self.actuator))
+
+    @cached_property
+    def shape(self) -> Any:
+        """The model with shapes in place of numbers; it takes no memory."""
+        return eqx.filter_eval_shape(lambda: self.build(key=jax.random.key(0)))
+
+    @cached_property
+    def size(self) -> int:
+        """How many numbers the model has, those of its normalisation included."""
+        return sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(self.shape, _is_number)))
+
+    def pack(self, model: Any) -> Float[np.ndarray, " numbers"]:
+        """The numbers of such a model as one vector."""
+        vector, _ = ravel_pytree(eqx.filter(model, eqx.is_inexact_array))
+        return np.asarray(vector, dtype=float)
+
+    def unpack(self, vector: Float[Array, " numbers"]) -> Any:
+        """The model of a vector of numbers; may be called inside `jax.jit`."""
+        leaves, structure = jax.tree.flatten(eqx.filter(self.shape, _is_number))
+        ends = np.cumsum([leaf.size for leaf in leaves])[:-1].tolist()
+        parts = [part.reshape(leaf.shape) for part, leaf in zip(jax.numpy.split(vector, ends), leaves, strict=True)]
+        return eqx.combine(jax.tree.unflatten(structure, parts), eqx.filter(self.shape, _is_number, inverse=True))
+
+
+def _is_number(leaf: Any) -> bool:
+    """Whether a leaf of a shape stands for floating-point numbers."""
+    return isinstance(leaf, jax.ShapeDtypeStruct) and jax.numpy.issubdtype(leaf.dtype, jax.numpy.inexact)

@@ -1,0 +1,206 @@
+"""Learning beside a running robot: samples from the past alone, a fair memory, and learners that survive."""
+
+import os
+import signal
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from delan.data.causal import CausalSampler
+from delan.errors import SettingsError
+from delan.joints import Joints
+from delan.learning.online import Memory, OnlineLearner, OnlineSettings
+from delan.models.actuator import ActuatorSettings
+from delan.models.blueprint import Blueprint
+from delan.models.chain import LagrangianChainSettings
+from delan.models.feed_forward import FeedForwardSettings
+from delan.models.network import LagrangianNetworkSettings
+from delan.realtime.learner import ProcessLearner, SteppedLearner, Task
+
+DT = 0.002
+SMALL = OnlineSettings(rows=64, first=30, window=20)
+PENDULUM = Blueprint(Joints.revolute(1), LagrangianChainSettings())
+
+
+def swing(seconds: float, *, inertia: float = 0.5, start: float = 0.0) -> np.ndarray:
+    """Rows (t, q, q̇, τ) of a pendulum whose torque is constant in each period, by integration in fine steps."""
+    rows, q, qd = [], 0.3, 0.0
+    for k in range(round(seconds / DT)):
+        t = start + k * DT
+        tau = 6 * np.sin(3 * t) + 4 * np.sin(7.3 * t) + 0.8 * 9.81 * np.cos(q)
+        rows.append((t, q, qd, tau))
+        for _ in range(10):
+            qdd = (tau - 0.8 * 9.81 * np.cos(q)) / inertia
+            q, qd = q + DT / 10 * qd + (DT / 10) ** 2 * qdd / 2, qd + DT / 10 * qdd
+    return np.array(rows)
+
+
+def test_samples_obey_the_equation_of_motion_to_second_order():
+    samples = CausalSampler(1, DT, rate=500.0, cutoff=None).push(swing(2.0))
+    q, _, qdd, tau = samples.T
+    np.testing.assert_allclose(0.5 * qdd + 0.8 * 9.81 * np.cos(q), tau, atol=2e-2)
+
+
+def test_the_low_pass_delays_all_signals_alike():
+    samples = CausalSampler(1, DT, rate=500.0, cutoff=25.0).push(swing(2.0))
+    q, _, qdd, tau = samples.T
+    error = 0.5 * qdd + 0.8 * 9.81 * np.cos(q) - tau
+    assert np.sqrt(np.mean(error**2)) < 5e-3 * tau.std()
+
+
+def test_pieces_give_the_same_samples_as_the_whole():
+    rows = swing(1.0)
+    whole = CausalSampler(1, DT).push(rows)
+    sampler = CausalSampler(1, DT)
+    pieces = [sampler.push(part) for part in np.split(rows, [3, 50, 51, 300])]
+    np.testing.assert_allclose(np.vstack(pieces), whole, atol=1e-12)
+
+
+def test_no_sample_reaches_over_a_gap_or_a_number_that_is_none():
+    rows = swing(2.0)
+    rows[700, 1] = np.nan
+    sampler = CausalSampler(1, DT, rate=500.0, cutoff=None)
+    samples = sampler.push(np.delete(rows, slice(300, 320), axis=0))
+    assert np.isfinite(samples).all()
+    assert np.abs(samples[:, 2]).max() < 60  # a difference over the gap would be far larger
+    assert len(samples) == len(rows) - 20 - 1 - 1 - 2
+
+
+def test_a_wrong_rate_or_cut_off_is_refused():
+    with pytest.raises(SettingsError, match="between 0 and half the control rate, 250 Hz, got 300"):
+        CausalSampler(1, DT, cutoff=300.0)
+    with pytest.raises(SettingsError, match="between 0 and the control rate, 500 Hz, got 900"):
+        CausalSampler(1, DT, rate=900.0)
+
+
+def test_memory_is_fair_to_old_and_new():
+    memory = Memory(1, recent=50, reservoir=200, seed=0)
+    memory.add(np.arange(4000.0)[:, None])
+    np.testing.assert_array_equal(memory.newest(50)[:, 0], np.arange(3950, 4000))
+    kept = memory.all()[:, 0]
+    assert 1700 < kept.mean() < 2300
+    assert len(np.unique(kept)) == 200
+    drawn = memory.draw(100)[:, 0]
+    assert np.all(drawn[:50] >= 3950)
+    memory.forget(10)
+    np.testing.assert_array_equal(np.sort(memory.all()[:, 0]), np.arange(3990, 4000))
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        LagrangianChainSettings(),
+        LagrangianNetworkSettings(width=8),
+        LagrangianNetworkSettings(),
+        FeedForwardSettings(width=8),
+    ],
+    ids=["chain", "small network", "network", "feed-forward"],
+)
+def test_every_model_learns_from_the_stream(network):
+    learner = OnlineLearner(Blueprint(Joints.revolute(1), network), DT, SMALL)
+    assert not learner.improve()
+    learner.absorb(swing(4.0))
+    better = [learner.improve() for _ in range(40)]
+    assert any(better)
+    assert learner.error < 0.05
+    q, qd, qdd, tau = learner._judge.all().T
+    with jax.enable_x64(True):
+        predicted = jax.vmap(learner.best.inverse_dynamics)(q[:, None], qd[:, None], qdd[:, None])[:, 0]
+    assert np.mean((np.asarray(predicted) - tau) ** 2) < 0.1 * tau.var()
+
+
+def test_friction_is_learned_online_but_not_its_memory():
+    learner = OnlineLearner(
+        Blueprint(Joints.revolute(1), LagrangianChainSettings(), ActuatorSettings(("viscous",))), DT, SMALL
+    )
+    rows = swing(4.0)
+    rows[:, 3] += 0.7 * rows[:, 2]
+    learner.absorb(rows)
+    for _ in range(40):
+        learner.improve()
+    assert learner.best.actuator.named["viscous"][0] == pytest.approx(0.7, rel=0.05)
+    with pytest.raises(SettingsError, match=r"friction with memory \(stops\) cannot be learned online"):
+        OnlineLearner(Blueprint(Joints.revolute(1), LagrangianChainSettings(), ActuatorSettings(("stops",))), DT)
+
+
+def test_a_robot_that_changes_is_noticed_and_learned_anew():
+    learner = OnlineLearner(PENDULUM, DT, SMALL)
+    learner.absorb(swing(5.0))
+    for _ in range(60):
+        learner.improve()
+    assert not learner.events
+    for part in np.split(swing(10.0, inertia=0.8, start=6.0), 20):
+        learner.absorb(part)
+        for _ in range(10):
+            learner.improve()
+    assert len(learner.events) == 1
+    assert 6 < learner.events[0][0] < 8
+    assert "the robot has changed" in learner.events[0][1]
+    assert float(learner.best.mass_matrix(jnp.zeros(1))[0, 0]) == pytest.approx(0.8, rel=0.05)
+
+
+def test_numbers_that_are_none_do_not_spoil_the_learner():
+    learner = OnlineLearner(PENDULUM, DT, SMALL)
+    rows = swing(4.0)
+    rows[200:210, 2] = np.inf
+    learner.absorb(rows)
+    for _ in range(30):
+        learner.improve()
+    assert np.isfinite(PENDULUM.pack(learner.best)).all()
+    assert learner.error < 0.05
+
+
+def test_a_stepped_learner_repeats_itself():
+    outcomes = []
+    for _ in range(2):
+        learner = SteppedLearner(Task(PENDULUM, DT, SMALL, seed=3), steps_per_second=40.0)
+        learner.start()
+        found = []
+        for t, q, qd, tau in swing(3.0):
+            learner.give(t, np.array([q]), np.array([qd]), np.array([tau]))
+            candidate = learner.poll(t)
+            if candidate is not None:
+                found.append((t, candidate.error, candidate.weights))
+        outcomes.append(found)
+        learner.close()
+    assert outcomes[0]
+    for one, two in zip(*outcomes, strict=True):
+        assert one[:2] == two[:2]
+        np.testing.assert_array_equal(one[2], two[2])
+
+
+def test_a_learner_in_a_process_learns_dies_and_comes_back():
+    learner = ProcessLearner(Task(PENDULUM, DT, SMALL, seed=0))
+    try:
+        learner.start()
+        first = fed_until(learner, 0.0)
+        assert first.weights.shape == (PENDULUM.size,)
+        assert learner.pid is not None
+        os.kill(learner.pid, signal.SIGKILL)
+        while learner.alive:
+            time.sleep(0.01)
+        learner.watch()
+        assert learner.restarts == 1
+        again = fed_until(learner, 30.0)
+        assert learner.alive
+        assert np.isfinite(again.weights).all()
+        assert learner.lost == 0
+    finally:
+        learner.close()
+    assert not learner.alive
+
+
+def fed_until(learner: ProcessLearner, start: float):
+    """Rows at more than real time, until the learner answers."""
+    for k in range(600):
+        for t, q, qd, tau in swing(0.1, start=start + 0.1 * k):
+            learner.give(t, np.array([q]), np.array([qd]), np.array([tau]))
+        candidate = learner.poll(0.0)
+        if candidate is not None:
+            return candidate
+        learner.watch()
+        time.sleep(0.1)
+    raise AssertionError("the learner never answered")
