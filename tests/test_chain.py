@@ -93,6 +93,7 @@ def known_arms() -> dict[str, RigidBody]:
     return {
         "wam with rotors": RigidBody.from_urdf(WAM7.urdf(), armature=np.array(DRIVE_INERTIA)),
         "two-link": RigidBody.from_urdf(TWO_LINK.urdf()),
+        "one joint": rigid(random_arm(("revolute",), seed=2)[0]),
         **{name: rigid(random_arm(kinds, seed=2, parents=parents)[0]) for name, (kinds, parents) in ARMS.items()},
     }
 
@@ -108,7 +109,7 @@ def test_a_real_arms_numbers_give_pinocchios_torques_inertia_and_energy(name):
         assert float(exact.energy(q, qd).kinetic) == pytest.approx(body.energy(q, qd).kinetic, rel=1e-9)
 
 
-@pytest.mark.parametrize("name", known_arms())
+@pytest.mark.parametrize("name", sorted(set(known_arms()) - {"one joint"}))
 def test_settling_changes_no_torque(name):
     body = known_arms()[name]
     loose = from_rigid_body(body)

@@ -220,6 +220,40 @@ def evaluate(
 
 @app.command()
 @_command
+def describe(
+    model: Annotated[Path, typer.Argument(help="Model file that `delan fit` wrote.", show_default=False)],
+    plot: Annotated[Path | None, typer.Option(help="Picture of the learned arm to write: png, svg or pdf.")] = None,
+    truth: Annotated[Path | None, typer.Option(help="URDF of the true arm, to draw beneath the learned one.")] = None,
+    urdf: Annotated[Path | None, typer.Option(help="URDF file to write the learned arm to.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print all of it as JSON on stdout, and nothing else there.")
+    ] = False,
+) -> None:
+    """Tell what a model is and, of a chain, what it learned: axes, distances, links, rotors and friction."""
+    if truth is not None and plot is None:
+        raise SettingsError("--truth is drawn beneath the learned arm; say where with --plot PICTURE")
+    for path in (plot, urdf):
+        if path is not None:
+            _require_writable(path)
+    from .describe import read_description, show, write_picture, write_urdf
+
+    description = read_description(model)
+    told = []
+    if plot is not None:
+        write_picture(description, plot, truth)
+        told.append(f"Picture: {plot}")
+    if urdf is not None:
+        told += [*write_urdf(description, urdf), f"URDF: {urdf}"]
+    if as_json:
+        typer.echo(json.dumps(description.as_dict()))
+    else:
+        show(description)
+        for sentence in told:
+            typer.echo(sentence)
+
+
+@app.command()
+@_command
 def references(
     kind: Annotated[
         Literal["letters", "cosines", "excitation"], typer.Argument(help="Which motions.", show_default=False)
@@ -246,6 +280,86 @@ def references(
     if out is not None:
         write_motions(made, out)
         typer.echo(f"Motions: {out}")
+
+
+@app.command()
+@_command
+def online(
+    robot: Annotated[str, typer.Argument(help="two-link, wam4 or wam7.", show_default=False)],
+    feedforward: Annotated[
+        Literal["none", "gravity", "analytic", "true", "identified", "feedforward", "delan", "chain"],
+        typer.Option(help="Whose torque joins the PD control: a known model's, or one learned on the way."),
+    ] = "delan",
+    reference: Annotated[
+        Literal["letters", "cosines"] | None, typer.Option(help="What to follow; letters for the two-link arm.")
+    ] = None,
+    letters: Annotated[str, typer.Option(help="Letters to learn on, over and over.")] = "a,d,e,g,m,n,r,u",
+    test: Annotated[str, typer.Option(help="Letters to write afterwards with the model frozen.")] = "",
+    speed: Annotated[float, typer.Option(help="So many times faster than usual.", min=0.1, max=10)] = 1.0,
+    test_speeds: Annotated[
+        str, typer.Option(help="Cosines: speeds to test the frozen model at, such as 1,1.5,2.")
+    ] = "",
+    seconds: Annotated[float, typer.Option(help="How long to learn.", min=1)] = 30.0,
+    clock: Annotated[
+        Literal["wall", "stepped"], typer.Option(help="Real time, or as fast as it can and the same every time.")
+    ] = "wall",
+    engine: Annotated[Literal["mujoco", "pybullet"], typer.Option(help="What simulates the robot.")] = "mujoco",
+    payload: Annotated[
+        str, typer.Option(help="TIME:SHARE makes the last link heavier by a share at a time, such as 60:0.3.")
+    ] = "",
+    seed: SeedOption = 0,
+    out: Annotated[Path, typer.Option("-o", "--out", help="Folder for recording, pictures and model.")] = Path(
+        "online"
+    ),
+    as_json: JsonOption = False,
+) -> None:
+    """Control a simulated robot while it learns its own dynamics, from random weights."""
+    _require_writable(out / "recording.run", make_folder=True)
+    from ..experiments.online import OnlineRun, run_online
+    from .online import leave_behind, live_table, tell
+
+    settings = OnlineRun(
+        robot=robot,
+        engine=engine,
+        feed_forward=feedforward,
+        reference=reference or ("letters" if robot == "two-link" else "cosines"),
+        letters=letters.replace(",", "").replace(" ", ""),
+        test=test.replace(",", "").replace(" ", ""),
+        speed=speed,
+        test_speeds=_numbers("--test-speeds", test_speeds, ","),
+        seconds=seconds,
+        clock=clock,
+        seed=seed,
+        payload=_payload(payload),
+    )
+    with live_table(settings) as watch:
+        outcome = run_online(settings, record=out / "recording.run", progress=watch)
+    written = leave_behind(outcome, out)
+    if as_json:
+        typer.echo(json.dumps({**outcome.as_dict(), "seed": seed, "files": [str(path) for path in written]}))
+    else:
+        tell(outcome)
+        typer.echo("Written: " + ", ".join(map(str, [out / "recording.run", *written])))
+    if outcome.interrupted:
+        reason = next(one.reason for one in (outcome.train, *outcome.test.values()) if one.ended != "finished")
+        typer.echo(f"delan: ended early: {reason}", err=True)
+        raise typer.Exit(130)
+
+
+def _numbers(option: str, text: str, separator: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(separator) if part.strip())
+    except ValueError:
+        raise SettingsError(f"{option} is a list of numbers with {separator!r} between them, got {text!r}") from None
+
+
+def _payload(text: str) -> tuple[float, float] | None:
+    parts = _numbers("--payload", text, ":")
+    if not parts:
+        return None
+    if len(parts) != 2:
+        raise SettingsError(f"--payload is a time and a share, such as 60:0.3, got {text!r}")
+    return parts[0], parts[1]
 
 
 def _fit_numbers(result: "FitResult", scores: "Scores", *, tested: bool) -> dict[str, Any]:

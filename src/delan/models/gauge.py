@@ -64,10 +64,15 @@ def with_third_column(column: Point) -> Matrix:
     return turn
 
 
+@eqx.filter_jit
+def _heights(chain: LagrangianChain, states: Float[Array, "states dof"]) -> Float[Array, " states"]:
+    return jax.vmap(lambda q: chain.energy(q, jnp.zeros_like(q)).potential)(states)
+
+
 def _has_weight(chain: LagrangianChain) -> bool:
     """Whether gravity moves any joint: an arm that lies flat feels none, and its lengths have no unit."""
     states = jax.random.uniform(jax.random.key(0), (20, chain.joints.dof), minval=-1, maxval=1)
-    heights = jax.vmap(lambda q: chain.energy(q, jnp.zeros_like(q)).potential)(states)
+    heights = _heights(chain, states)
     _, inertia, gravity = numpy_links(chain)
     most = np.linalg.norm(inertia[:, :, 3], axis=1).max() * np.linalg.norm(gravity)
     return bool(np.ptp(heights) > 1e-6 * most)

@@ -21,6 +21,8 @@ RIGID = 1e-2
 """How far the frames of a chain may be from rotations, at most, for it to be read as a rigid arm."""
 NO_ROTOR = 1e-12
 """The inertia [kg m²] of a rotor that is not there; a chain writes it as an exponential."""
+TOUCHING = 1e-4
+"""Axes nearer to each other than this [m] count as crossing: the line between them has no direction of its own."""
 PARALLEL = 1e-6
 """Axes whose directions differ by less than this [rad] count as parallel."""
 
@@ -122,6 +124,7 @@ def _feet(
     feet: list[Point | None] = [None] * len(points)
     for k, parent in enumerate(parents):
         if parent < 0:
+            points[k] = _start(k, parents, sliding, directions, points)
             continue
         if sliding[k]:
             points[k] = points[parent]
@@ -136,6 +139,29 @@ def _feet(
     return points, feet
 
 
+def _start(
+    root: int, parents: Sequence[int], sliding: Sequence[bool], directions: np.ndarray, points: np.ndarray
+) -> Point:
+    """Where an arm begins: on its first turning axis, at the point nearest to the next one.
+
+    A joint that slides there or between them has no place, and must not lend the arm one.
+    """
+    turning: list[int] = []
+    k: int | None = root
+    while k is not None and len(turning) < 2:
+        if not sliding[k]:
+            turning.append(k)
+        k = next((j for j, parent in enumerate(parents) if parent == k), None)
+    if len(turning) < 2:
+        return points[turning[0] if turning else root]
+    first, second = turning
+    u, v, apart = directions[first], directions[second], points[second] - points[first]
+    normal = np.cross(u, v)
+    if np.linalg.norm(normal) < PARALLEL:
+        return points[first]
+    return points[first] + u * (np.cross(v, normal) @ apart) / (normal @ normal)
+
+
 def _base(
     parents: Sequence[int], directions: np.ndarray, points: np.ndarray, feet: list[Point | None]
 ) -> tuple[Matrix, Point]:
@@ -145,13 +171,13 @@ def _base(
         return with_third_column(z), points[0]
     foot = feet[child]
     origin = points[0] + z * (z @ (points[child] - points[0])) if foot is None else foot
-    x = points[child] - origin
-    x = x if np.linalg.norm(x) > 1e-4 else np.cross(z, directions[child])
-    x = x - z * (z @ x)
-    if np.linalg.norm(x) < PARALLEL:
-        return with_third_column(z), origin
-    x = x / np.linalg.norm(x)
-    return np.column_stack([x, np.cross(z, x), z]), origin
+    for direction, point in zip(directions[1:], points[1:], strict=True):
+        x = point - origin - z * (z @ (point - origin))
+        x = x if np.linalg.norm(x) > TOUCHING else np.cross(z, direction)
+        if np.linalg.norm(x) > PARALLEL:
+            x = x / np.linalg.norm(x)
+            return np.column_stack([x, np.cross(z, x), z]), origin
+    return with_third_column(z), origin
 
 
 def _axes(

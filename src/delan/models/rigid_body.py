@@ -164,7 +164,8 @@ class RigidBody:
         found = []
         for index, (name, kind) in enumerate(zip(self.joints.names, self.joints.kinds, strict=True), start=1):
             place, inertia = self._model.jointPlacements[index], self._model.inertias[index]
-            column = pin.getJointJacobian(self._model, self._data, index, pin.ReferenceFrame.LOCAL)[:, index - 1]
+            jacobian = pin.getJointJacobian(self._model, self._data, index, pin.ReferenceFrame.LOCAL)
+            column = np.reshape(jacobian, (6, -1))[:, index - 1]  # of one joint, Pinocchio gives a vector
             body = Body(
                 parent=self._model.parents[index] - 1,
                 position=place.translation.copy(),

@@ -1,5 +1,6 @@
 """An arm as a table of numbers, from which the files of every engine are written."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from xml.etree import ElementTree
 
@@ -98,26 +99,7 @@ class Arm:
         PyBullet turns inertias to their principal axes with a coarse tolerance and complains of a base without mass;
         `for_bullet` spares it both. The arm is the same.
         """
-        robot = ElementTree.Element("robot", name=self.name)
-        base = ElementTree.SubElement(robot, "link", name="base")
-        if for_bullet:
-            _urdf_inertial(base, 1.0, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0, 0.0, 0.0, 0.0), principal=False)
-        parent = "base"
-        for link in self.links:
-            child = f"{link.name}_link"
-            body = ElementTree.SubElement(robot, "link", name=child)
-            _urdf_inertial(body, link.mass, link.centre, link.inertia, principal=for_bullet)
-            joint = ElementTree.SubElement(robot, "joint", name=link.name, type=link.kind)
-            ElementTree.SubElement(joint, "parent", link=parent)
-            ElementTree.SubElement(joint, "child", link=child)
-            ElementTree.SubElement(joint, "origin", xyz=_numbers(link.xyz), rpy=_numbers(link.rpy))
-            ElementTree.SubElement(joint, "axis", xyz=_numbers(link.axis))
-            low, high = link.position
-            limits = {"lower": low, "upper": high, "velocity": link.velocity, "effort": link.torque}
-            ElementTree.SubElement(joint, "limit", {name: repr(value) for name, value in limits.items()})
-            parent = child
-        ElementTree.indent(robot)
-        return ElementTree.tostring(robot, encoding="unicode")
+        return tree_urdf(self.name, self.links, range(-1, len(self.links) - 1), for_bullet=for_bullet)
 
     def mjcf(self) -> str:
         """The arm as MJCF text, for MuJoCo: torque motors, joint stops, and capsules for a person to see."""
@@ -154,6 +136,32 @@ class Arm:
         ElementTree.SubElement(body, "site", name="tool", pos=_numbers(self.tool), size="0.01")
         ElementTree.indent(root)
         return ElementTree.tostring(root, encoding="unicode")
+
+
+def tree_urdf(name: str, links: Sequence[Link], parents: Sequence[int], *, for_bullet: bool = False) -> str:
+    """Joints and links as URDF text; `parents` names, by index, the one that each hangs on, −1 for the base.
+
+    Limits that are not finite are left out; a prismatic joint must have them.
+    """
+    robot = ElementTree.Element("robot", name=name)
+    base = ElementTree.SubElement(robot, "link", name="base")
+    if for_bullet:
+        _urdf_inertial(base, 1.0, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0, 0.0, 0.0, 0.0), principal=False)
+    for link, parent in zip(links, parents, strict=True):
+        child = f"{link.name}_link"
+        body = ElementTree.SubElement(robot, "link", name=child)
+        _urdf_inertial(body, link.mass, link.centre, link.inertia, principal=for_bullet)
+        joint = ElementTree.SubElement(robot, "joint", name=link.name, type=link.kind)
+        ElementTree.SubElement(joint, "parent", link=f"{links[parent].name}_link" if parent >= 0 else "base")
+        ElementTree.SubElement(joint, "child", link=child)
+        ElementTree.SubElement(joint, "origin", xyz=_numbers(link.xyz), rpy=_numbers(link.rpy))
+        ElementTree.SubElement(joint, "axis", xyz=_numbers(link.axis))
+        low, high = link.position
+        limits = {"lower": low, "upper": high, "velocity": link.velocity, "effort": link.torque}
+        if np.isfinite(list(limits.values())).all():
+            ElementTree.SubElement(joint, "limit", {name: repr(value) for name, value in limits.items()})
+    ElementTree.indent(robot)
+    return ElementTree.tostring(robot, encoding="unicode")
 
 
 def _urdf_inertial(
