@@ -63,7 +63,9 @@ def test_the_header_tells_what_the_model_is(tmp_path):
 
 
 def test_models_without_a_file_form_are_refused(tmp_path):
-    with pytest.raises(ModelError, match="cannot save a RigidBody; can save: LagrangianChain, LagrangianNetwork, FeedForwardNetwork"):
+    with pytest.raises(
+        ModelError, match="cannot save a RigidBody; can save: LagrangianChain, LagrangianNetwork, FeedForwardNetwork"
+    ):
         storage.save(RigidBody.from_urdf(TWO_LINK.urdf()), tmp_path / "m.delan")
     assert not list(tmp_path.iterdir())
 

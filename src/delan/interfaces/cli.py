@@ -374,6 +374,7 @@ def _fit_numbers(result: "FitResult", scores: "Scores", *, tested: bool) -> dict
         "spread": result.spread,
         "events": list(result.events),
         "friction": [asdict(step) for step in result.selection],
+        "doubtful": result.misfit is not None and result.misfit.doubtful,
         "interrupted": result.interrupted,
     }
 

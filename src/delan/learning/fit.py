@@ -21,8 +21,10 @@ from ..data.preparation import hold_out
 from ..errors import DataError, SettingsError
 from ..joints import Dataset
 from ..models.actuator import ActuatedModel, ActuatorSettings
+from ..models.chain import LagrangianChainSettings
 from ..models.dynamics import InverseDynamics
 from .evaluate import Scores, evaluate
+from .misfit import Misfit, diagnose
 from .planning import FitSettings, ModelChoice, Plan, build, head, plan, stages
 from .selection import START, SelectionStep, select_friction
 from .training import Checkpoint, HistoryRow, Limits, Progress, Run, require_learned, train
@@ -42,6 +44,8 @@ class FitResult:
         trajectories: the labels of the validation trajectories.
         members: with several seeds, the result of each; `model` is the best of them on validation.
         selection: with `friction="auto"`, the terms in the order they were tried in, the last one not worth it.
+        misfit: for a chain, whether its error on the validation trajectories is noise or a law it does not know; in the
+            latter case `events` ends with a warning.
     """
 
     model: InverseDynamics
@@ -58,6 +62,7 @@ class FitResult:
     trajectories: tuple[int, ...]
     members: tuple["FitResult", ...] = ()
     selection: tuple[SelectionStep, ...] = ()
+    misfit: Misfit | None = None
 
     @property
     def spread(self) -> dict[str, float]:
@@ -78,6 +83,7 @@ class FitResult:
                 "samples": self.samples,
                 "events": list(self.events),
                 "friction": [asdict(step) for step in self.selection],
+                "doubtful": self.misfit is not None and self.misfit.doubtful,
             },
         }
 
@@ -164,6 +170,9 @@ def _fit_one(
         checkpoint.unlink(missing_ok=True)
     # A float64 fit hands its weights over in the caller's precision, so that they mix with the caller's arrays.
     fitted = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)) if eqx.is_array(leaf) else leaf, run.best_model)
+    misfit = diagnose(fitted, validation) if isinstance(chosen.network, LagrangianChainSettings) else None
+    if misfit is not None and misfit.doubtful:
+        run.events.append(misfit.sentence())
     return FitResult(
         model=fitted,
         validation=evaluate(fitted, validation, rollouts=False),
@@ -178,6 +187,7 @@ def _fit_one(
         events=tuple(run.events),
         trajectories=validation.trajectories,
         selection=selection,
+        misfit=misfit,
     )
 
 

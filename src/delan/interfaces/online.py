@@ -1,0 +1,82 @@
+"""What `delan online` shows while the robot runs, and what it leaves behind."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from .. import storage
+from ..experiments.online import OnlineOutcome, OnlineRun
+from ..realtime.stats import Progress
+from ..report.online import draw_tracking, draw_written
+
+
+@contextmanager
+def live_table(settings: OnlineRun) -> Iterator[Callable[[Progress], None] | None]:
+    """A table on stderr that follows the run; nothing where there is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.live import Live
+    from rich.table import Table
+
+    def table(now: Progress | None) -> Table:
+        shown = Table(title=f"{settings.robot}, {settings.feed_forward}, {settings.clock} clock", title_justify="left")
+        for name in ("time [s]", "motion", "error, last second", "model age [s]", "swaps", "refused", "late", "missed"):
+            shown.add_column(name)
+        if now is not None:
+            age = "–" if now.model_age is None else f"{now.model_age:.1f}"
+            error = " ".join(f"{one:.1e}" for one in now.error)
+            counts = (str(one) for one in (now.swaps, now.refused, now.late, now.missed))
+            shown.add_row(f"{now.t:.1f} / {now.seconds:.0f}", now.label, error, age, *counts)
+        return shown
+
+    # The table is drawn inside the loop's own callback: a thread of its own would hold the interpreter when it likes.
+    with Live(table(None), console=Console(stderr=True), auto_refresh=False) as live:
+        yield lambda now: live.update(table(now), refresh=True)
+
+
+def leave_behind(outcome: OnlineOutcome, folder: Path) -> list[Path]:
+    """Write pictures and the learned model; gives their paths."""
+    joints, written = outcome.settings.arm.joints, []
+
+    def picture(name: str, figure: Any) -> None:
+        path = folder / name
+        storage.write_whole(path, lambda file: figure.savefig(file, format="png", dpi=130))
+        written.append(path)
+
+    if len(outcome.train.t) > 1:
+        picture("tracking.png", draw_tracking(outcome.train, joints))
+    if outcome.settings.reference == "letters" and len(outcome.train.t) > 1:
+        picture("letters.png", draw_written([outcome.train, *outcome.test.values()]))
+    if outcome.model is not None:
+        path = folder / "model.delan"
+        storage.save(outcome.model, path, provenance={"seed": outcome.settings.seed, "log": "recording.run"})
+        written.append(path)
+    return written
+
+
+def tell(outcome: OnlineOutcome) -> None:
+    """The summary, in sentences and numbers."""
+    numbers = outcome.as_dict()
+    for name, tracking in numbers["tracking"].items():
+        per_joint = " ".join(f"{one:.2e}" for one in tracking["mse"] if one is not None)
+        typer.echo(f"Tracking error, {name}: MSE {tracking['mse_sum']:.3e} (per joint {per_joint})")
+    loop = numbers["loop"]
+    late = loop["lateness_us"]
+    typer.echo(
+        f"Loop: {loop['periods']} periods, {loop['missed']} missed; {loop['late_feedforward']} late feed-forward "
+        f"torques; {loop['lost_samples']} lost samples; lateness p50 {late['p50']:.0f} µs, p99 {late['p99']:.0f} µs."
+    )
+    if numbers["first_model_seconds"] is not None:
+        first = f"first after {numbers['first_model_seconds']:.2f} s"
+        typer.echo(f"Models: {first}, {loop['swaps']} taken, {loop['refused']} refused.")
+    for event in numbers["events"]:
+        if event["kind"] in ("learner", "restart"):
+            typer.echo(f"At {event['t']:.1f} s: {event['text']}.")
+    for problem in numbers["problems"]:
+        typer.echo(f"delan: {problem}", err=True)

@@ -1,0 +1,272 @@
+"""The torque that a model expects along the wanted motion, begun in one period and there in a later one."""
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol, runtime_checkable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..control import TrackingController
+from ..errors import ModelError
+from ..joints import Joints, JointTarget
+from ..models.actuator import ActuatedModel, Actuator, ActuatorState, Memory
+from ..models.blueprint import Blueprint
+from ..models.dynamics import InverseDynamics
+from ..models.rigid_body import RigidBody
+
+Vector = Float[np.ndarray, " dof"]
+Numbers = Float[np.ndarray, " numbers"]
+
+
+@runtime_checkable
+class FeedForward(Protocol):
+    """Gives τ_ff = f⁻¹(q_des, q̇_des, q̈_des) without holding up the loop."""
+
+    @property
+    def joints(self) -> Joints: ...
+
+    def prepare(self, q: Vector) -> None:
+        """Compile whatever is to be compiled, and forget the motion before; the next one begins at rest at q."""
+        ...
+
+    def begin(self, target: JointTarget) -> None:
+        """Start to compute the torque of a target; returns at once. Targets come in the order of time."""
+        ...
+
+    def ready(self, *, wait: bool = False) -> Vector | None:
+        """The torque of the last target begun [N m or N]; None if it is not there yet and one does not wait."""
+        ...
+
+
+class NoFeedForward:
+    """PD control alone."""
+
+    def __init__(self, joints: Joints):
+        self.joints = joints
+        self._zero = np.zeros(joints.dof)
+
+    def prepare(self, q: Vector) -> None:
+        """Nothing to compile."""
+
+    def begin(self, target: JointTarget) -> None:
+        """Nothing to compute."""
+
+    def ready(self, *, wait: bool = False) -> Vector | None:
+        return self._zero
+
+
+class Direct:
+    """A model that computes in numpy, at once, such as a rigid body; friction remembers the wanted motion."""
+
+    def __init__(self, model: InverseDynamics):
+        self.model: Any = model
+        self.joints = model.joints
+        friction = model.friction if isinstance(model, RigidBody) else None
+        self._friction = friction if friction is not None and friction.settings.stops else None
+        self._memory: StopMemory | None = None
+        self._torque = np.zeros(model.joints.dof)
+
+    def prepare(self, q: Vector) -> None:
+        self._memory = None if self._friction is None else StopMemory(self._friction, q)
+        self.begin(JointTarget(q, 0 * q, 0 * q))
+
+    def begin(self, target: JointTarget) -> None:
+        if self._memory is None:
+            self._torque = np.asarray(self.model.inverse_dynamics(*target))
+        else:
+            self._torque = self.model.inverse_dynamics(*target, memory=self._memory.move(target.q_des))
+
+    def ready(self, *, wait: bool = False) -> Vector | None:
+        return self._torque
+
+
+class Compiled:
+    """A learned model as one compiled function of its numbers, so that other numbers need no compilation.
+
+    Computes in float64, in JAX's own threads. Stop operators of its friction remember the wanted motion.
+
+    Attributes:
+        weights: its numbers on the device, in the order of `Blueprint.pack`; None: no model yet, the torque is zero.
+    """
+
+    def __init__(self, blueprint: Blueprint, weights: Numbers | None = None):
+        self.blueprint, self.joints = blueprint, blueprint.joints
+        self.weights: Array | None = None
+        settings = blueprint.actuator
+        self._motors = Actuator(self.joints, settings) if settings is not None and settings.stops else None
+        self._memory: Any = None
+        self._run: Any = None
+        self._torque: Any = np.zeros(self.joints.dof)
+        if weights is not None:
+            self.take(on_device(weights))
+
+    @classmethod
+    def of(cls, model: Any) -> "Compiled":
+        """A learned model as it is."""
+        actuator = model.actuator.settings if isinstance(model, ActuatedModel) else None
+        rigid: Any = model.rigid if isinstance(model, ActuatedModel) else model
+        blueprint = Blueprint(model.joints, rigid.settings, actuator)
+        with jax.enable_x64(True):
+            return cls(blueprint, blueprint.pack(jax.tree.map(jnp.asarray, model)))
+
+    def take(self, weights: Float[Array, " numbers"]) -> None:
+        """Use other numbers from the next target on."""
+        if weights.shape != (self.blueprint.size,):
+            raise ModelError(f"the model has {self.blueprint.size} numbers, got shape {weights.shape}")
+        if self.weights is None:
+            self._memory = None  # friction remembers from the first target on that it was asked for
+        self.weights = weights
+
+    def prepare(self, q: Vector) -> None:
+        rest = JointTarget(q, 0 * q, 0 * q)
+        if self._run is None:
+            numbers = np.zeros(self.blueprint.size)
+            with jax.enable_x64(True):
+                example = (numbers, np.concatenate(rest), self._relaxed(q))
+                self._run = jax.jit(self._inverse_dynamics).lower(*example).compile()
+                jax.block_until_ready(self._run(*example))  # the first call is slower than the others
+        self._memory, self._torque = None, np.zeros(self.joints.dof)
+        self.begin(rest)
+        self.ready(wait=True)
+
+    def begin(self, target: JointTarget) -> None:
+        if self.weights is None:
+            return
+        memory = self._relaxed(target.q_des) if self._memory is None else self._memory
+        with jax.enable_x64(True):
+            self._torque, self._memory = self._run(self.weights, np.concatenate(target), memory)
+
+    def ready(self, *, wait: bool = False) -> Vector | None:
+        if isinstance(self._torque, np.ndarray):
+            return self._torque
+        return np.asarray(self._torque) if wait or self._torque.is_ready() else None
+
+    def _relaxed(self, q: Vector) -> ActuatorState | None:
+        return None if self._motors is None else self._motors.init(q)
+
+    def _inverse_dynamics(self, weights: Array, row: Array, memory: ActuatorState | None) -> tuple[Any, Any]:
+        model = self.blueprint.unpack(weights)
+        q, qd, qdd = jnp.split(row, 3)
+        if memory is None:
+            return model.inverse_dynamics(q, qd, qdd), None
+        memory, stops = model.actuator.follow(memory, q[None])
+        return model.inverse_dynamics(q, qd, qdd, memory=stops[0]), memory
+
+
+class Gravity:
+    """Of what another feed-forward gives, the torque at rest: gravity, and a constant offset of friction if any."""
+
+    def __init__(self, whole: FeedForward):
+        self._whole, self.joints = whole, whole.joints
+        self._still = np.zeros(whole.joints.dof)
+
+    def prepare(self, q: Vector) -> None:
+        self._whole.prepare(q)
+
+    def begin(self, target: JointTarget) -> None:
+        self._whole.begin(JointTarget(target.q_des, self._still, self._still))
+
+    def ready(self, *, wait: bool = False) -> Vector | None:
+        return self._whole.ready(wait=wait)
+
+
+class StopMemory:
+    """What stop operators remember of a motion, in numpy."""
+
+    def __init__(self, actuator: Actuator, q: Vector):
+        """Relaxed at q."""
+        # By the class: equinox takes longer to bind a method than numpy to compute.
+        self._actuator = jax.tree.map(np.asarray, actuator)
+        self._state = Actuator.init(self._actuator, np.asarray(q, dtype=float))
+        self._radii = np.array(actuator.settings.stops)[:, None]
+
+    def move(self, q: Vector) -> Memory:
+        """Their stretch over their radius after the way to q, as `Actuator.remember` gives it."""
+        self._state, _ = Actuator.update(self._actuator, self._state, q, np.zeros_like(q))
+        return self._state.stops / self._radii
+
+
+class Refresh:
+    """Gives a controller its τ_ff at a rate of its own: begun one period ahead, taken up when it is there.
+
+    Refresh number n is due in the first period k with k · share ≥ n.
+
+    Attributes:
+        late: refreshes that were due and not there; the controller went on with the old torque.
+    """
+
+    def __init__(self, feed_forward: FeedForward, controller: TrackingController, share: float):
+        """`share` is the rate of refreshes over that of control, at most 1."""
+        self._feed_forward, self._controller, self._share = feed_forward, controller, share
+        self._pending: int | None = None
+        self._in_use = self._due = -1
+        self.late = 0
+
+    def due(self, k: int) -> int:
+        """The number of the newest refresh that is due in period k."""
+        return int(k * self._share + 1e-9)
+
+    def begin(self, k: int, target: JointTarget) -> None:
+        """Begin what is due in period k; not while another is being computed."""
+        due = self.due(k)
+        if self._pending is None and due > self._in_use:
+            self._feed_forward.begin(target)
+            self._pending = due
+
+    def collect(self, k: int, *, wait: bool = False) -> None:
+        """Give the controller what is ready in period k."""
+        if self._pending is not None:
+            tau = self._feed_forward.ready(wait=wait)
+            if tau is not None:
+                self._controller.feed_forward, self._in_use, self._pending = tau, self._pending, None
+        due = self.due(k)
+        self.late += due > max(self._due, self._in_use)
+        self._due = due
+
+
+def feed_forward_of(model: InverseDynamics) -> Direct | Compiled:
+    """The feed-forward of any model: compiled if it is of JAX, else as it computes itself."""
+    return Compiled.of(model) if isinstance(model, eqx.Module) else Direct(model)
+
+
+def on_device(weights: Numbers) -> Float[Array, " numbers"]:
+    """Numbers where compiled functions find them without another copy."""
+    with jax.enable_x64(True):
+        return jax.device_put(np.array(weights, dtype=float))
+
+
+@contextmanager
+def workers_follow() -> Iterator[None]:
+    """Where the calling thread runs before all ordinary ones, let the other threads of its process come right after it.
+
+    They compute what it began. As ordinary threads on busy cores they would be late in one period of ten.
+    """
+    if sys.platform != "linux" or os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK != os.SCHED_FIFO:
+        yield
+        return
+    level = max(1, os.sched_getparam(0).sched_priority // 2)
+    others = [int(name) for name in os.listdir("/proc/self/task") if int(name) != threading.get_native_id()]
+    before = {thread: _scheduled(thread, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, level) for thread in others}
+    try:
+        yield
+    finally:
+        for thread, policy in before.items():
+            if policy is not None and policy & ~os.SCHED_RESET_ON_FORK == os.SCHED_OTHER:
+                _scheduled(thread, os.SCHED_OTHER, 0)
+
+
+def _scheduled(thread: int, policy: int, level: int) -> int | None:
+    """The policy that a thread had before it got another; None if it has ended, or may not get it."""
+    try:
+        before = os.sched_getscheduler(thread)
+        os.sched_setscheduler(thread, policy, os.sched_param(level))
+        return before
+    except OSError:
+        return None

@@ -1,0 +1,320 @@
+"""Torques from states and targets: gains, the controller, the guard in front of the robot, and feed-forward models."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from delan.control import Controller, Gains, TrackingController
+from delan.errors import ModelError, SettingsError
+from delan.joints import JointLimits, Joints, JointState, JointTarget
+from delan.models.actuator import ActuatorSettings
+from delan.models.blueprint import Blueprint
+from delan.models.feed_forward import FeedForwardSettings
+from delan.models.network import LagrangianNetworkSettings
+from delan.models.rigid_body import RigidBody
+from delan.realtime.feed_forward import (
+    Compiled,
+    Direct,
+    FeedForward,
+    Gravity,
+    NoFeedForward,
+    Refresh,
+    feed_forward_of,
+    on_device,
+)
+from delan.realtime.guard import Guard, GuardSettings, safe_targets
+from delan.robots.arms import ARMS
+from delan.robots.gains import LOW_GAINS, gains_within, low_gains
+from delan.robots.two_link import TWO_LINK, letter_motion
+
+from .members import actuator
+from .stand_ins import CHAIN, TWO_LINK_BODY, SlowFeedForward, chain_weights, true_chain, with_motors
+
+DT = 0.002
+LIMITS = TWO_LINK.limits
+REST = JointState(0.0, np.zeros(2), np.zeros(2))
+
+
+def targets(count: int = 200) -> list[JointTarget]:
+    motion = letter_motion("a", dt=DT)
+    return [JointTarget(*row) for row in zip(motion.q, motion.qd, motion.qdd, strict=True)][200 : 200 + count]
+
+
+def test_the_torque_is_pd_control_and_what_the_model_says():
+    controller = TrackingController(Gains(np.array([10.0, 20.0]), np.array([1.0, 2.0])))
+    assert isinstance(controller, Controller)
+    state = JointState(0.0, np.array([0.1, 0.2]), np.array([0.3, 0.4]))
+    target = JointTarget(np.array([0.2, 0.1]), np.array([0.0, 1.0]), np.array([5.0, 5.0]))
+    np.testing.assert_allclose(controller.torque(state, target), [10 * 0.1 - 0.3, -20 * 0.1 + 2 * 0.6])
+    controller.feed_forward = np.array([3.0, -4.0])
+    np.testing.assert_allclose(controller.torque(state, target), [0.7 + 3, -0.8 - 4])
+    np.testing.assert_allclose(controller.feedback(state, target), [0.7, -0.8])
+
+
+@pytest.mark.usefixtures("as_shipped")
+@pytest.mark.parametrize(
+    ("stiffness", "damping", "problem"),
+    [
+        ([1.0, 2.0], [1.0], r"expected one damping a joint, .* got \(1,\)"),
+        ([[1.0]], [[1.0]], r"expected one stiffness a joint, .* got \(1, 1\)"),
+        ([1.0, np.nan], [1.0, 1.0], r"stiffness must be finite and not negative, got \[1.0, nan\]"),
+        ([1.0, 1.0], [1.0, -1.0], r"damping must be finite and not negative, got \[1.0, -1.0\]"),
+    ],
+)
+def test_gains_that_make_no_sense_are_refused(stiffness, damping, problem):
+    with pytest.raises(SettingsError, match=problem):
+        Gains(np.array(stiffness), np.array(damping))
+
+
+@pytest.mark.parametrize("name", ARMS)
+def test_every_arm_has_gains_of_its_own_that_damp_it_well(name):
+    arm, body = ARMS[name], RigidBody.from_urdf(ARMS[name].urdf())
+    gains = low_gains(arm)
+    assert gains is LOW_GAINS[arm.name]
+    draws = np.random.default_rng(0).uniform(arm.limits.lower, arm.limits.upper, (100, arm.joints.dof))
+    inertia = np.mean([np.diag(body.mass_matrix(q)) for q in draws], axis=0)
+    damping_ratio = gains.damping / (2 * np.sqrt(gains.stiffness * inertia))
+    assert (damping_ratio > 0.7).all()
+    assert (damping_ratio < 1.5).all()
+
+
+def test_limits_alone_give_gains_too():
+    joints = Joints.of(("revolute", "prismatic"))
+    limits = JointLimits(
+        lower=np.array([-2.0, 0.0]), upper=np.array([2.0, 0.5]), velocity=np.array([5.0, 1.0]), torque=np.full(2, 50.0)
+    )
+    gains = gains_within(limits, joints)
+    np.testing.assert_allclose(gains.stiffness, [50, 200])
+    np.testing.assert_allclose(gains.damping, [10, 50])
+    endless = JointLimits(
+        lower=-limits.upper, upper=limits.upper, velocity=limits.velocity, torque=np.array([np.inf, 1])
+    )
+    with pytest.raises(SettingsError, match="joint joint0 has the torque limit inf, from which no gains follow"):
+        gains_within(endless, joints)
+
+
+ANYTHING = st.floats(allow_nan=True, allow_infinity=True) | st.floats(-100, 100)
+VECTOR = arrays(float, 2, elements=ANYTHING)
+
+
+@given(
+    st.lists(st.tuples(VECTOR, VECTOR, VECTOR, VECTOR), min_size=1, max_size=30),
+    st.sampled_from([0.5, 50.0, 1e6]),
+    st.booleans(),
+)
+def test_whatever_comes_in_the_torque_is_a_gentle_one_inside_the_limits(periods, rate, brake):
+    guard = Guard(LIMITS, DT, GuardSettings(torque_rate=rate))
+    last = np.zeros(2)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for q, qd, feedback, feed_forward in periods:
+            state = guard.state(JointState(0.0, q, qd))
+            assert np.isfinite(np.concatenate([state.q, state.qd])).all()
+            tau = guard.damped(state, np.ones(2)) if brake else guard.torque(state, feedback, feed_forward)
+            assert np.isfinite(tau).all()
+            assert (np.abs(tau) <= LIMITS.torque).all()
+            assert (np.abs(tau - last) <= rate * LIMITS.torque * DT * (1 + 1e-9)).all()
+            last = tau
+
+
+def test_a_good_torque_passes_as_it_is():
+    guard = Guard(LIMITS, DT)
+    tau = guard.torque(guard.state(REST), np.array([1.0, -1.0]), np.array([2.0, 0.5]))
+    np.testing.assert_array_equal(tau, [3.0, -0.5])
+    assert not any(guard.counts.values())
+
+
+def test_a_sudden_torque_is_spread_over_periods():
+    guard = Guard(LIMITS, DT, GuardSettings(torque_rate=50.0))
+    torques = [guard.torque(guard.state(REST), np.array([40.0, 0.0]), np.zeros(2))[0] for _ in range(8)]
+    np.testing.assert_allclose(torques, [6, 12, 18, 24, 30, 36, 40, 40])
+    assert guard.counts["torque_rate"] == 6
+
+
+def test_a_model_out_of_range_is_not_listened_to():
+    guard = Guard(LIMITS, DT, GuardSettings(torque_rate=1e4))
+    for wild in ([61.0, 0.0], [np.nan, 0.0], [0.0, -np.inf]):
+        tau = guard.torque(guard.state(REST), np.array([1.0, 2.0]), np.array(wild))
+        np.testing.assert_array_equal(tau, [1.0, 2.0])
+    assert guard.counts["feed_forward"] == 3
+
+
+@pytest.mark.parametrize(
+    ("q", "qd", "near"),
+    [
+        ([0.0, 2.88], [0.0, 0.0], True),
+        ([0.0, -2.88], [0.0, 0.0], True),
+        ([0.0, 2.7], [0.0, 9.0], True),
+        ([0.0, 2.7], [0.0, -9.0], False),
+        ([3.0, 2.7], [0.0, 0.0], False),
+    ],
+)
+def test_a_joint_near_its_end_is_left_to_pd_control(q, qd, near):
+    guard = Guard(LIMITS, DT, GuardSettings(torque_rate=1e4))
+    state = guard.state(JointState(0.0, np.array(q), np.array(qd)))
+    tau = guard.torque(state, np.array([1.0, 1.0]), np.array([2.0, 2.0]))
+    np.testing.assert_array_equal(tau, [3.0, 1.0 if near else 3.0])
+    assert guard.counts["near_limit"] == near
+
+
+def test_a_joint_without_ends_is_never_near_one():
+    limits = JointLimits(lower=np.full(1, -np.inf), upper=np.full(1, np.inf), velocity=np.ones(1), torque=np.ones(1))
+    guard = Guard(limits, DT, GuardSettings(torque_rate=1e4))
+    guard.torque(JointState(0.0, np.full(1, 1e3), np.ones(1)), np.zeros(1), np.ones(1))
+    assert not any(guard.counts.values())
+
+
+def test_a_state_that_cannot_be_is_replaced_by_the_last_that_could():
+    guard = Guard(LIMITS, DT, GuardSettings(patience=3))
+    good = JointState(0.0, np.array([0.5, 0.5]), np.array([1.0, 1.0]))
+    assert guard.state(good) is good
+    jump = good._replace(q=good.q + np.array([0.0, 0.1]))  # 50 rad/s
+    assert guard.state(jump) is good
+    assert not guard.believed
+    assert guard.state(jump) is jump  # within two periods it could be there
+    assert guard.state(good._replace(qd=np.array([31.0, 0.0]))) is jump
+    assert (guard.counts["state"], guard.stopped) == (2, None)
+
+
+def test_many_bad_states_in_a_row_stop_the_robot():
+    guard = Guard(LIMITS, DT, GuardSettings(patience=3))
+    guard.state(REST)
+    for _ in range(3):
+        assert guard.stopped is None
+        guard.state(REST._replace(q=np.full(2, np.nan)))
+    assert guard.stopped == "3 states in a row were no numbers or jumped; check the robot's sensors"
+    np.testing.assert_array_equal(guard.damped(REST, np.ones(2)), 0.0)
+    moving = guard.state(REST._replace(qd=np.array([1.0, -2.0])))
+    np.testing.assert_array_equal(guard.damped(moving, np.ones(2)), [-1.0, 2.0])
+
+
+def test_targets_out_of_reach_end_at_the_joints_range():
+    q = np.array([[0.0, 0.0], [3.5, 0.0], [0.0, -3.0]])
+    safe = safe_targets(q, np.ones((3, 2)), np.ones((3, 2)), LIMITS)
+    np.testing.assert_array_equal(safe.q, [[0, 0], [3.1, 0], [0, -2.9]])
+    np.testing.assert_array_equal(safe.qd, [[1, 1], [0, 1], [1, 0]])
+    np.testing.assert_array_equal(safe.qdd, safe.qd)
+    np.testing.assert_array_equal(safe.cut, [False, True, True])
+
+
+@pytest.mark.parametrize("setting", [{"torque_rate": 0.0}, {"margin": 0.5}, {"slack": np.inf}, {"patience": 0}])
+def test_a_guard_cannot_be_careless_by_mistake(setting):
+    with pytest.raises(SettingsError, match=str(next(iter(setting)))):
+        GuardSettings(**setting)
+
+
+def asked(feed_forward: FeedForward, wanted: list[JointTarget]) -> np.ndarray:
+    feed_forward.prepare(wanted[0].q_des)
+    torques = []
+    for target in wanted:
+        feed_forward.begin(target)
+        torque = feed_forward.ready(wait=True)
+        assert torque is not None
+        torques.append(torque.copy())
+    return np.array(torques)
+
+
+def test_a_compiled_chain_says_what_the_rigid_body_says():
+    wanted = targets()
+    expected = np.array([TWO_LINK_BODY.inverse_dynamics(*target) for target in wanted])
+    made = [feed_forward_of(TWO_LINK_BODY), feed_forward_of(true_chain())]
+    assert isinstance(made[0], Direct)
+    assert isinstance(made[1], Compiled)
+    for feed_forward in made:
+        assert isinstance(feed_forward, FeedForward)
+        np.testing.assert_allclose(asked(feed_forward, wanted), expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("network", [LagrangianNetworkSettings(width=8), FeedForwardSettings(width=8)])
+def test_any_learned_model_can_be_compiled(network):
+    model = Blueprint(TWO_LINK.joints, network).build(key=jax.random.key(0))
+    expected = [model.inverse_dynamics(*map(jnp.asarray, target)) for target in targets(5)]
+    np.testing.assert_allclose(asked(feed_forward_of(model), targets(5)), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_gravity_is_the_torque_at_rest():
+    wanted, still = targets(20), np.zeros(2)
+    expected = [TWO_LINK_BODY.inverse_dynamics(target.q_des, still, still) for target in wanted]
+    for whole in (Direct(TWO_LINK_BODY), Compiled.of(true_chain())):
+        np.testing.assert_allclose(asked(Gravity(whole), wanted), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_no_model_and_a_model_not_yet_learned_give_no_torque():
+    unborn = Compiled(CHAIN)
+    for feed_forward in (NoFeedForward(TWO_LINK.joints), unborn):
+        np.testing.assert_array_equal(asked(feed_forward, targets(3)), 0.0)
+    unborn.take(on_device(chain_weights()))
+    np.testing.assert_allclose(
+        asked(unborn, targets(3)), [TWO_LINK_BODY.inverse_dynamics(*target) for target in targets(3)], atol=1e-9
+    )
+
+
+def test_weights_of_another_model_are_refused():
+    with pytest.raises(ModelError, match=r"the model has \d+ numbers, got shape \(3,\)"):
+        Compiled(CHAIN, np.zeros(3))
+
+
+def test_friction_remembers_the_wanted_motion():
+    wanted = targets()
+    blueprint, weights = with_motors(("viscous", "stops"), {"viscous": 0.1, "stop 0.01": 0.5, "stop 0.1": 0.3})
+    model = blueprint.unpack(jnp.asarray(weights))
+    q = np.array([target.q_des for target in wanted])
+    memory = model.actuator.remember(q)
+    torque = jax.jit(jax.vmap(lambda q, qd, qdd, memory: model.inverse_dynamics(q, qd, qdd, memory=memory)))
+    expected = torque(*(jnp.asarray(column) for column in zip(*wanted, strict=True)), memory)
+    compiled = Compiled(blueprint, weights)
+    np.testing.assert_allclose(asked(compiled, wanted), expected, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(asked(compiled, wanted), expected, rtol=1e-8, atol=1e-8)  # and forgets it
+
+
+def test_friction_of_a_rigid_body_remembers_too():
+    friction = actuator(TWO_LINK.joints, "stops", radii=(0.01, 0.1))
+    body = RigidBody.from_urdf(TWO_LINK.urdf(), friction=friction)
+    wanted = targets()
+    memory = friction.remember(np.array([target.q_des for target in wanted]))
+    expected = [
+        body.inverse_dynamics(*target, memory=np.asarray(one)) for target, one in zip(wanted, memory, strict=True)
+    ]
+    np.testing.assert_allclose(asked(Direct(body), wanted), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_motors_without_memory_need_none():
+    blueprint = Blueprint(TWO_LINK.joints, LagrangianNetworkSettings(width=4), ActuatorSettings(("viscous",)))
+    model = blueprint.build(key=jax.random.key(1))
+    expected = [model.inverse_dynamics(*map(jnp.asarray, target)) for target in targets(3)]
+    np.testing.assert_allclose(asked(feed_forward_of(model), targets(3)), expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("share", "due"), [(0.4, [0, 3, 5, 8, 10, 13, 15, 18]), (1.0, list(range(20))), (0.1, [0, 10])]
+)
+def test_torques_are_begun_one_period_before_they_are_due(share, due):
+    feed_forward = SlowFeedForward(TWO_LINK.joints)
+    controller = TrackingController(LOW_GAINS["two_link"])
+    refresh = Refresh(feed_forward, controller, share)
+    fresh = []
+    for k in range(20):
+        refresh.begin(k, targets(20)[k])
+        before = controller.feed_forward[0]
+        refresh.collect(k)
+        if controller.feed_forward[0] != before:
+            fresh.append(k)
+    assert fresh == due
+    assert len(feed_forward.begun) == len(due)
+    assert refresh.late == 0
+
+
+def test_a_torque_that_is_late_leaves_the_old_one_in_use():
+    feed_forward = SlowFeedForward(TWO_LINK.joints, patience=3)
+    controller = TrackingController(LOW_GAINS["two_link"])
+    refresh = Refresh(feed_forward, controller, 1.0)
+    used = []
+    for k in range(10):
+        refresh.begin(k, targets(10)[k])
+        refresh.collect(k)
+        used.append(controller.feed_forward[0])
+    np.testing.assert_allclose(used, 0.01 * np.array([0, 0, 0, 1, 1, 1, 1, 2, 2, 2]))
+    assert refresh.late == 10
