@@ -43,6 +43,7 @@ def draw_written(results: Sequence[LoopResult], columns: int = 7) -> Figure:
             rows = result.piece == piece
             if scored and rows.any():
                 last[label] = (pen_position(result.q_des[rows]), pen_position(result.q[rows]))
+    columns = min(columns, len(last))
     rows_needed = -(-len(last) // columns)
     low = np.min([wanted.min(axis=0) for wanted, _ in last.values()], axis=0) - 0.03
     high = np.max([wanted.max(axis=0) for wanted, _ in last.values()], axis=0) + 0.03
