@@ -188,6 +188,7 @@ def test_thirty_joints_work():
     np.testing.assert_allclose(eqx.filter_jit(made.forward_dynamics)(q, qd, torque), qdd, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_wam_is_learned_from_smooth_motion_alone_geometry_and_all():
     body = RigidBody.from_urdf(WAM7.urdf())
     result = fit(swung(body, WAM7.limits, range(10), samples=1000), "chain", key=jax.random.key(1))
@@ -229,6 +230,7 @@ def test_a_seed_gives_the_same_chain_again():
     assert eqx.tree_equal(one.model, two.model)
 
 
+@pytest.mark.slow
 def test_a_chain_can_be_trained_by_adam_and_within_a_time():
     body, limits = RigidBody.from_urdf(TWO_LINK.urdf()), TWO_LINK.limits
     dataset = swung(body, limits, range(4), samples=400)

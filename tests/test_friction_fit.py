@@ -92,6 +92,7 @@ def test_friction_that_would_give_energy_is_not_learned():
         np.testing.assert_allclose(state.model.actuator.named["viscous"], [expected, expected], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_chain_and_friction_are_learned_together_with_terms_chosen_on_validation():
     result = fit(dataset(samples=None), "chain", friction="auto")
     assert isinstance(result.model, ActuatedModel)
@@ -109,6 +110,7 @@ def test_chain_and_friction_are_learned_together_with_terms_chosen_on_validation
     assert error.max() < 0.02
 
 
+@pytest.mark.slow
 def test_no_term_is_added_to_explain_noise():
     plain = Actuator.known(TWO_LINK.joints, viscous=np.array([0.4, 0.1]), coulomb=np.array([0.6, 0.2]), width=0.05)
     result = fit(noisy(dataset(plain), 0.05), "chain", friction="auto")

@@ -150,6 +150,7 @@ def test_missing_friction_is_noticed_and_named():
 # Chains fitted to robots that they can be
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.05, 0.2])
 def test_a_rigid_arm_leaves_nothing_but_noise(share):
     found = diagnosed(noisy(swung(ARM, LIMITS, range(4), samples=400), share))
@@ -158,6 +159,7 @@ def test_a_rigid_arm_leaves_nothing_but_noise(share):
     assert ("explained" if share < 0.01 else "noise") in found.sentence()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.0, 0.05])
 def test_friction_of_the_right_kind_leaves_nothing_but_noise(share):
     dataset = noisy(with_friction(swung(ARM, LIMITS, range(4), samples=400)), share)
