@@ -147,6 +147,7 @@ def test_a_feed_forward_network_takes_no_friction():
         fit(dataset(), "feedforward", friction="auto")
 
 
+@pytest.mark.slow
 def test_a_seed_gives_the_same_friction_again():
     one, two = (
         fit(dataset(), "chain", FitSettings(epochs=5), friction="auto", key=jax.random.key(3)) for _ in range(2)

@@ -92,12 +92,11 @@ def test_memory_is_fair_to_old_and_new():
 @pytest.mark.parametrize(
     "network",
     [
-        LagrangianChainSettings(),
-        LagrangianNetworkSettings(width=8),
-        LagrangianNetworkSettings(),
-        FeedForwardSettings(width=8),
+        pytest.param(LagrangianChainSettings(), id="chain"),
+        pytest.param(LagrangianNetworkSettings(width=8), id="small network"),
+        pytest.param(LagrangianNetworkSettings(), id="network", marks=pytest.mark.slow),
+        pytest.param(FeedForwardSettings(width=8), id="feed-forward", marks=pytest.mark.slow),
     ],
-    ids=["chain", "small network", "network", "feed-forward"],
 )
 def test_every_model_learns_from_the_stream(network):
     learner = OnlineLearner(Blueprint(Joints.revolute(1), network), DT, SMALL)
