@@ -1,5 +1,11 @@
 """Torques from states and targets: gains, the controller, the guard in front of the robot, and feed-forward models."""
 
+import multiprocessing
+import os
+import sys
+import threading
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,8 +31,10 @@ from delan.realtime.feed_forward import (
     Refresh,
     feed_forward_of,
     on_device,
+    workers_follow,
 )
 from delan.realtime.guard import Guard, GuardSettings, safe_targets
+from delan.realtime.priority import raise_priority
 from delan.robots.arms import ARMS
 from delan.robots.gains import LOW_GAINS, gains_within, low_gains
 from delan.robots.two_link import TWO_LINK, letter_motion
@@ -318,3 +326,37 @@ def test_a_torque_that_is_late_leaves_the_old_one_in_use():
         used.append(controller.feed_forward[0])
     np.testing.assert_allclose(used, 0.01 * np.array([0, 0, 0, 1, 1, 1, 1, 2, 2, 2]))
     assert refresh.late == 10
+
+
+def policies_of_a_worker(pipe: Any) -> None:
+    """How a thread is scheduled before, while and after it follows one that was raised, and whether that one was."""
+    done, number = threading.Event(), threading.Event()
+    worker = threading.Thread(target=lambda: (number.set(), done.wait()), daemon=True)
+    worker.start()
+    number.wait()
+    told = worker.native_id
+
+    def scheduled() -> tuple[int, int]:
+        assert told is not None
+        return os.sched_getscheduler(told) & ~os.SCHED_RESET_ON_FORK, os.sched_getparam(told).sched_priority
+
+    with workers_follow():
+        ordinary = scheduled()
+    granted = raise_priority(level=20).realtime
+    before = scheduled()
+    with workers_follow():
+        within = scheduled()
+    pipe.send((granted, ordinary, before, within, scheduled()))
+    done.set()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="scheduling as Linux knows it")
+def test_workers_come_after_the_loop_and_before_all_others():
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=policies_of_a_worker, args=(there,))
+    process.start()
+    granted, ordinary, before, within, after = here.recv()
+    process.join()
+    assert ordinary == before == after == (os.SCHED_OTHER, 0)
+    assert within == ((os.SCHED_FIFO, 10) if granted else (os.SCHED_OTHER, 0))

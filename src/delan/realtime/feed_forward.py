@@ -246,7 +246,7 @@ def on_device(weights: Numbers) -> Float[Array, " numbers"]:
 def workers_follow() -> Iterator[None]:
     """Where the calling thread runs before all ordinary ones, let the other threads of its process come right after it.
 
-    They compute what it began. As ordinary threads on busy cores they would be late in one period of ten.
+    They compute what it began, and as ordinary threads beside busy processes they would often be late.
     """
     if sys.platform != "linux" or os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK != os.SCHED_FIFO:
         yield
