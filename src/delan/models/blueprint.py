@@ -7,7 +7,6 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..errors import ModelError
@@ -54,8 +53,9 @@ class Blueprint:
 
     def pack(self, model: Any) -> Float[np.ndarray, " numbers"]:
         """The numbers of such a model as one vector."""
-        vector, _ = ravel_pytree(eqx.filter(model, eqx.is_inexact_array))
-        return np.asarray(vector, dtype=float)
+        # In numpy: JAX would cut float64 numbers short where it is not in that mode.
+        leaves = jax.tree.leaves(eqx.filter(model, eqx.is_inexact_array))
+        return np.concatenate([np.asarray(leaf, dtype=float).ravel() for leaf in leaves])
 
     def unpack(self, vector: Float[Array, " numbers"]) -> Any:
         """The model of a vector of numbers; may be called inside `jax.jit`."""
