@@ -166,7 +166,7 @@ def run_online(
     try:
         train = lead(training_motions(settings), None, training=True)
         tests, state = {}, train.state
-        for name, motions in test_motions(settings).items():
+        for name, motions in unseen_motions(settings).items():
             if stop.is_set() or train.ended != "finished":
                 break
             tests[name] = lead(motions, state, training=False)
@@ -197,7 +197,7 @@ def training_motions(settings: OnlineRun) -> list[Trajectory]:
     return motions
 
 
-def test_motions(settings: OnlineRun) -> dict[str, list[Trajectory]]:
+def unseen_motions(settings: OnlineRun) -> dict[str, list[Trajectory]]:
     """Motions to be tested on, by name."""
     dt = 1 / settings.loop.rate
     if settings.reference == "letters":

@@ -199,9 +199,7 @@ class OnlineLearner:
 
     def _begin(self, model: Any) -> _Start:
         model = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)) if eqx.is_array(leaf) else leaf, model)
-        if self._second_order and not isinstance(self.blueprint.network, LagrangianChainSettings):
-            return _Start(descent.init(model, self._scale(), self.settings.objective, self.settings.adam))
-        if self._second_order:
+        if self._second_order and isinstance(self.blueprint.network, LagrangianChainSettings):
             return _Start(levenberg_marquardt.init(model, self.settings.marquardt))
         return _Start(descent.init(model, self._scale(), self.settings.objective, self.settings.adam))
 
