@@ -13,13 +13,13 @@ from typing import Any
 import jax
 import numpy as np
 
+from delan.drawing import INK, LEARNED, RIVAL, drawing
 from delan.joints import Dataset
 from delan.learning.evaluate import evaluate
 from delan.learning.fit import fit
 from delan.learning.identify import IdentifySettings, identify
 from delan.learning.planning import FitSettings
 from delan.models.rigid_body import RigidBody
-from delan.report.figures import INK, LEARNED, RIVAL, drawing
 from delan.robots.barrett_wam import WAM7, WAM7_ANALYTIC
 from tests.members import noisy
 from tests.random_arms import swung

@@ -16,7 +16,7 @@ LAYERS = [
     {"robots"},
     {"storage"},
     {"learning", "control"},
-    {"realtime"},
+    {"realtime", "drawing"},
     {"experiments"},
     {"report"},
     {"interfaces"},

@@ -9,13 +9,13 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 
+from ..drawing import INK, LEARNED, RIVAL, as_image, drawing, truth_line
 from ..experiments.demo import DemoResult
 from ..joints import COMPONENTS, TorqueComponents
 from ..learning.evaluate import predict
 from ..models.dynamics import DynamicsModel
 from ..robots.two_link import WRITING, pen_position
 from ..storage import write_whole
-from .figures import INK, LEARNED, RIVAL, as_image, drawing, truth_line
 
 COLOURS = {"DeLaN": LEARNED, "feed-forward": RIVAL}
 PART_NAMES = {"inertial": "inertial H q̈", "coriolis": "Coriolis c(q, q̇)", "gravity": "gravity g(q)"}

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
+from ..drawing import INK, LEARNED, RIVAL, TRUTH, drawing
 from ..joints import Joints
 from ..realtime.stats import LoopResult
 from ..robots.two_link import pen_position
-from .figures import INK, LEARNED, RIVAL, TRUTH, drawing
 
 SMOOTHING_SECONDS = 0.25
 """Over so long the error is averaged before it is drawn [s]."""

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
+from ..drawing import INK, LEARNED, drawing
 from ..joints import JointLimits, Joints, Trajectory
-from .figures import INK, LEARNED, drawing
 
 
 def draw_strokes(pens: Sequence[Trajectory], columns: int = 7) -> Figure:

@@ -11,8 +11,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from mpl_toolkits.mplot3d import proj3d
 
+from ..drawing import INK, LEARNED, TRUTH, drawing
 from ..models.geometry import LearnedArm
-from .figures import INK, LEARNED, TRUTH, drawing
 
 Point = Float[np.ndarray, "3"]
 

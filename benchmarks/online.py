@@ -1,0 +1,163 @@
+"""Learning while the robot moves, in real time: what `delan online` reaches, each run by the command that people type.
+
+    python -m benchmarks.online [letters] [wam] [endurance] [payload] [clocks]
+
+Errors are Σ over joints of the mean square of q_des − q on motions never seen, with the model frozen. Keep the machine
+quiet: a run by the wall clock needs a core for the loop and one for the learner. All rows by default, about an hour.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from delan.data.letters import LETTERS
+
+from .results import write_results
+
+SEEDS = range(5)
+SPEEDS = (1.0, 1.25, 1.5, 1.75, 2.0)
+LEARNING = 40
+"""How long a letter run learns [s]."""
+
+
+def online(robot: str, feed_forward: str, *, clock: str = "wall", seed: int = 0, **options: Any) -> dict[str, Any]:
+    """One run of the command, in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "delan.interfaces.cli", "online", robot, "--json", "--out", folder]
+        settings = {"feedforward": feed_forward, "clock": clock, "seed": seed, **options}
+        for name, value in settings.items():
+            command += [f"--{name.replace('_', '-')}", str(value)]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ended.returncode != 0:
+        raise SystemExit(f"{' '.join(command)}\n{ended.stderr}")
+    return json.loads(ended.stdout)
+
+
+def written(seed: int) -> dict[str, str]:
+    """Eight random letters to learn on, and the twelve others."""
+    order = np.random.default_rng(seed).permutation(list(LETTERS))
+    return {"letters": ",".join(order[:8]), "test": ",".join(order[8:])}
+
+
+def told(run: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of a run that are kept."""
+    loop = run["loop"]
+    counts = {name: loop[name] for name in ("periods", "missed", "late_feedforward", "lost_samples", "swaps")}
+    return {
+        "train": run["tracking"]["train"]["mse_sum"],
+        **{name: one["mse_sum"] for name, one in run["tracking"].items() if name != "train"},
+        "first_model_seconds": run["first_model_seconds"],
+        **counts,
+        "lateness_us": loop["lateness_us"],
+    }
+
+
+def letter_run(feed_forward: str, clock: str, seed: int) -> dict[str, Any]:
+    row = told(online("two-link", feed_forward, clock=clock, seed=seed, seconds=LEARNING, **written(seed)))
+    print(f"{feed_forward}, {clock}, seed {seed}: {row}", flush=True)
+    return row
+
+
+def letters() -> dict[str, Any]:
+    """Eight letters to learn on, twelve to be scored on; the models that learn run by the wall clock."""
+    clocks = {"none": "stepped", "true": "stepped", "delan": "wall", "feedforward": "wall", "chain": "wall"}
+    runs = {name: [letter_run(name, clock, seed) for seed in SEEDS] for name, clock in clocks.items()}
+    errors = {name: np.array([row["test"] for row in rows]) for name, rows in runs.items()}
+    return {
+        "learning_seconds": LEARNING,
+        "runs": runs,
+        "median": {name: float(np.median(values)) for name, values in errors.items()},
+        "delan_over_true": (errors["delan"] / errors["true"]).tolist(),
+        "delan_over_feedforward": (errors["delan"] / errors["feedforward"]).tolist(),
+        "first_model_seconds": [row["first_model_seconds"] for row in runs["delan"]],
+    }
+
+
+def wam() -> dict[str, Any]:
+    """Cosines: learned at 1×, tested at rising speed, beside the true arm and the one an engineer believes in."""
+    tests = ",".join(f"{speed:g}" for speed in SPEEDS)
+    models = {"wam4": ("chain", "delan"), "wam7": ("chain",)}
+    found: dict[str, Any] = {}
+    for robot, learned in models.items():
+        rows: dict[str, Any] = {}
+        for name in ("none", "analytic", "true", *learned):
+            clock = "wall" if name in learned else "stepped"
+            kept = [
+                told(online(robot, name, clock=clock, seed=seed, reference="cosines", seconds=60, test_speeds=tests))
+                for seed in SEEDS[:3]
+            ]
+            rows[name] = kept
+            print(robot, name, [[f"{row[f'{speed:g}x']:.2e}" for speed in SPEEDS] for row in kept], flush=True)
+        found[robot] = {"runs": rows, "chain_over": {}}
+        for rival in ("true", "analytic"):
+            ratios = [
+                [mine[f"{speed:g}x"] / its[f"{speed:g}x"] for speed in SPEEDS]
+                for mine, its in zip(rows["chain"], rows[rival], strict=True)
+            ]
+            found[robot]["chain_over"][rival] = ratios
+            print(robot, f"chain / {rival}, worst over seeds at each speed:", np.max(ratios, axis=0), flush=True)
+    return found
+
+
+def endurance() -> dict[str, Any]:
+    """Ten minutes at 500 Hz beside a learner that never rests."""
+    row = told(online("two-link", "delan", seconds=600))
+    shares = {name: row[name] / row["periods"] for name in ("missed", "late_feedforward", "lost_samples")}
+    print(row, shares, flush=True)
+    return {**row, "shares_of_periods": shares}
+
+
+def payload() -> dict[str, Any]:
+    """The last link becomes 30 % heavier at 60 s: how long until every letter is written as well as before."""
+    rows = {}
+    for name in ("delan", "chain"):
+        run = online("two-link", name, seconds=120, payload="60:0.3")
+        segments = run["tracking"]["train"]["segments"]
+        usual: dict[str, list[float]] = {}
+        for one in segments:
+            if 20 < one["start"] < 60 - one["seconds"]:
+                usual.setdefault(one["label"], []).append(one["tracking"]["mse_sum"])
+        after = [
+            {
+                "ended": one["start"] + one["seconds"] - 60,
+                "times_the_usual": one["tracking"]["mse_sum"] / float(np.mean(usual[one["label"]])),
+            }
+            for one in segments
+            if one["start"] + one["seconds"] > 60 and one["label"] in usual
+        ]
+        bad = [one["ended"] for one in after if one["times_the_usual"] > 1.5]
+        events = [event for event in run["events"] if event["kind"] == "learner"]
+        rows[name] = {"recovered_after_seconds": max(bad, default=0.0), "after": after, "events": events}
+        print(name, rows[name], flush=True)
+    return rows
+
+
+def clocks() -> dict[str, Any]:
+    """The same runs by both clocks: the tracking error must be the same within the spread of seeds."""
+    runs = {clock: [letter_run("delan", clock, seed)["test"] for seed in SEEDS] for clock in ("wall", "stepped")}
+    return {**runs, "median_wall_over_stepped": float(np.median(runs["wall"]) / np.median(runs["stepped"]))}
+
+
+ROWS: dict[str, Callable[[], dict[str, Any]]] = {
+    "letters": letters,
+    "wam": wam,
+    "endurance": endurance,
+    "payload": payload,
+    "clocks": clocks,
+}
+
+
+def main() -> None:
+    for name in sys.argv[1:] or ROWS:
+        if name not in ROWS:
+            raise SystemExit(f"there is no row {name!r}; there are {', '.join(ROWS)}")
+        write_results(f"online_{name}", ROWS[name]())
+
+
+if __name__ == "__main__":
+    main()
