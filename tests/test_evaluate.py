@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from delan.errors import ModelError
-from delan.experiments.demo import DemoSettings, write_letters
+from delan.experiments.motion_logs import written
 from delan.joints import Dataset, Energy, Joints, TorqueComponents
 from delan.learning.evaluate import Errors, evaluate
 from delan.models.feed_forward import FeedForwardNetwork
@@ -143,7 +143,7 @@ def test_other_joints_are_refused():
 
 def test_a_known_model_is_scored_like_a_learned_one():
     """The arm behind the demo's letters, computed outside of JAX, explains its own log."""
-    scores = evaluate(RigidBody.from_urdf(TWO_LINK.urdf()), write_letters(DemoSettings(letters="ab", test="a")))
+    scores = evaluate(RigidBody.from_urdf(TWO_LINK.urdf()), written("ab"))
     assert scores.torque.nmse_mean < 1e-25
     assert scores.components["coriolis"].nmse_mean < 1e-25
     assert scores.rollouts is not None

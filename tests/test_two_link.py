@@ -8,7 +8,7 @@ import pytest
 
 from delan.data.letters import LETTERS, draw_letter
 from delan.errors import DataError, ModelError
-from delan.experiments.demo import DemoSettings, write_letters
+from delan.experiments.motion_logs import written
 from delan.joints import Joints
 from delan.models.rigid_body import RigidBody
 from delan.robots.two_link import LENGTHS, TWO_LINK, follow, pen_position
@@ -106,8 +106,7 @@ def test_what_is_no_urdf_is_refused():
 
 
 def test_the_demo_log_is_what_it_says():
-    settings = DemoSettings(letters="ab", test="a")
-    data = write_letters(settings)
+    data = written("ab", dt=0.02)
     assert data.trajectories == (0, 1)
     np.testing.assert_allclose(sum(data.truth.values()), data.tau, atol=1e-12)
     for row in (0, 40, len(data) - 1):

@@ -186,7 +186,7 @@ class Dataset:
         labels, first = np.unique(self.trajectory, return_index=True)
         return tuple(int(label) for label in labels[np.argsort(first)])
 
-    def rows(self, chosen: np.ndarray) -> "Dataset":
+    def rows(self, chosen: np.ndarray | slice) -> "Dataset":
         """The samples of a boolean mask, an index array or a slice."""
         columns = {name: getattr(self, name)[chosen] for name in ("t", "q", "qd", "qdd", "tau", "trajectory")}
         return replace(self, **columns, truth={name: part[chosen] for name, part in self.truth.items()})

@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import jax
-import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from ..data.letters import LETTERS
@@ -18,7 +17,8 @@ from ..learning.fit import FitResult, fit
 from ..learning.planning import FitSettings, ModelChoice
 from ..learning.training import Progress
 from ..models.rigid_body import RigidBody
-from ..robots.two_link import TWO_LINK, letter_motion
+from ..robots.two_link import TWO_LINK
+from .motion_logs import written
 
 
 @dataclass(frozen=True)
@@ -68,25 +68,6 @@ class DemoResult:
     seconds: float
 
 
-def write_letters(settings: DemoSettings) -> Dataset:
-    """The joint motion of the arm writing the letters, and the torques it takes by recursive Newton–Euler."""
-    arm = RigidBody.from_urdf(TWO_LINK.urdf())
-    motions = [letter_motion(letter, speed=settings.speed, dt=settings.dt) for letter in settings.letters]
-    t, q, qd, qdd = (np.concatenate([getattr(motion, name) for motion in motions]) for name in ("t", "q", "qd", "qdd"))
-    parts = arm.rows(q, qd, qdd)
-    return Dataset(
-        t=t,
-        q=q,
-        qd=qd,
-        qdd=qdd,
-        tau=parts.total,
-        trajectory=np.repeat(np.arange(len(motions)), [len(motion.t) for motion in motions]),
-        truth={"inertial": parts.inertial, "coriolis": parts.coriolis, "gravity": parts.gravity},
-        joints=TWO_LINK.joints,
-        source="two-link arm writing letters",
-    )
-
-
 def run(
     settings: DemoSettings,
     *,
@@ -95,7 +76,7 @@ def run(
 ) -> DemoResult:
     """Fit both networks side by side on the training letters and score them on the others."""
     began = time.perf_counter()
-    dataset = write_letters(settings)
+    dataset = written(settings.letters, speed=settings.speed, dt=settings.dt)
     test_labels = [settings.letters.index(letter) for letter in settings.test]
     test = dataset.select(test_labels)
     training = dataset.select([label for label in dataset.trajectories if label not in test_labels])

@@ -17,6 +17,7 @@ from ..joints import Dataset, JointState, Trajectory
 from ..learning.identify import IdentifySettings, identify
 from ..learning.online import OnlineSettings
 from ..learning.planning import SMALL_DOF, SMALL_WIDTH
+from ..models.actuator import ActuatorSettings
 from ..models.blueprint import Blueprint
 from ..models.chain import LagrangianChainSettings
 from ..models.feed_forward import FeedForwardSettings
@@ -31,6 +32,7 @@ from ..realtime.recorder import Recorder
 from ..realtime.stats import LoopResult, Progress, row_layout
 from ..robots.arms import arm_named
 from ..robots.barrett_wam import WAM4_ANALYTIC, WAM7_ANALYTIC
+from ..robots.cable_drive import CableDrivenRobot
 from ..robots.description import Arm
 from ..robots.gains import low_gains
 from ..robots.mujoco_robot import MujocoRobot
@@ -59,6 +61,10 @@ class OnlineRun:
         seconds: how long it learns; at least one motion is made.
         clock: `wall` holds the simulation to real time, with the learner in a process of its own; `stepped` runs as
             fast as it can, with so many steps of learning for each second.
+        motions: how many different cosine motions there are to learn on, over and over; 0: always new ones.
+        test_on: cosines to be tested on: motions never seen, or those learned on.
+        drive: `rigid`, or the links pulled by elastic `cable`s, with friction, seen through motor encoders.
+        friction: the terms of friction that a learned model has beside its rigid part.
         payload: at (time [s], share) the last link becomes heavier by that share; MuJoCo alone.
     """
 
@@ -70,6 +76,10 @@ class OnlineRun:
     test: str = ""
     speed: float = 1.0
     test_speeds: tuple[float, ...] = ()
+    motions: int = 0
+    test_on: Literal["unseen", "seen"] = "unseen"
+    drive: Literal["rigid", "cable"] = "rigid"
+    friction: ActuatorSettings | None = None
     seconds: float = 30.0
     clock: Literal["wall", "stepped"] = "wall"
     seed: int = 0
@@ -88,8 +98,16 @@ class OnlineRun:
             raise SettingsError("there is nothing to write; name at least one letter")
         if not (0 < self.seconds < float("inf") and 0 < self.speed < float("inf")):
             raise SettingsError(f"seconds and speed must be positive and finite, got {self.seconds} and {self.speed}")
-        if self.payload is not None and self.engine != "mujoco":
-            raise SettingsError(f"a payload can be changed in MuJoCo alone, not in {self.engine}")
+        if self.payload is not None and (self.engine, self.drive) != ("mujoco", "rigid"):
+            raise SettingsError(
+                f"a payload can be changed on a rigid drive in MuJoCo, not on a {self.drive} drive in {self.engine}"
+            )
+        if self.drive == "cable" and (self.engine != "mujoco" or self.robot == "two-link"):
+            raise SettingsError(f"cables drive a WAM in MuJoCo, not {self.robot} in {self.engine}")
+        if self.friction is not None and self.feed_forward not in ("delan", "chain"):
+            raise SettingsError(f"friction is learned beside delan or chain, not beside {self.feed_forward}")
+        if self.motions < 0 or (self.test_on == "seen" and self.motions == 0):
+            raise SettingsError(f"testing on motions that were seen needs motions ≥ 1, got {self.motions}")
 
     @property
     def arm(self) -> Arm:
@@ -189,7 +207,8 @@ def training_motions(settings: OnlineRun) -> list[Trajectory]:
                 for letter in rng.permutation(list(settings.letters))
             ]
         else:
-            batch = [_cosines(settings, len(motions), settings.speed)]
+            number = len(motions) % settings.motions if settings.motions else len(motions)
+            batch = [_cosines(settings, number, settings.speed)]
         for motion in batch:
             if spent < settings.seconds:
                 motions.append(motion)
@@ -203,7 +222,8 @@ def unseen_motions(settings: OnlineRun) -> dict[str, list[Trajectory]]:
     if settings.reference == "letters":
         written = [letter_motion(letter, speed=0.45 * settings.speed, dt=dt) for letter in settings.test]
         return {"test": written} if written else {}
-    return {f"{speed:g}x": [_cosines(settings, 1000 + i, speed) for i in range(2)] for speed in settings.test_speeds}
+    numbers = range(settings.motions) if settings.test_on == "seen" else range(1000, 1002)
+    return {f"{speed:g}x": [_cosines(settings, number, speed) for number in numbers] for speed in settings.test_speeds}
 
 
 def _cosines(settings: OnlineRun, number: int, speed: float) -> Trajectory:
@@ -218,6 +238,8 @@ def _robot(settings: OnlineRun) -> Robot:
         from ..robots.pybullet_robot import PybulletRobot  # noqa: PLC0415 (it prints a line when it is imported)
 
         return PybulletRobot(settings.arm, dt=dt)
+    if settings.drive == "cable":
+        return CableDrivenRobot(settings.arm, dt=dt)
     robot = MujocoRobot.of(settings.arm, dt=dt)
     return robot if settings.payload is None else LoadedRobot(robot, *settings.payload)
 
@@ -248,8 +270,8 @@ def blueprint_of(settings: OnlineRun) -> Blueprint:
     small = {"width": SMALL_WIDTH} if joints.dof <= SMALL_DOF else {}
     networks = {"delan": LagrangianNetworkSettings, "feedforward": FeedForwardSettings}
     if settings.feed_forward == "chain":
-        return Blueprint(joints, LagrangianChainSettings())
-    return Blueprint(joints, networks[settings.feed_forward](**small))
+        return Blueprint(joints, LagrangianChainSettings(), settings.friction)
+    return Blueprint(joints, networks[settings.feed_forward](**small), settings.friction)
 
 
 def _feed_forward(settings: OnlineRun) -> FeedForward:
@@ -284,6 +306,7 @@ def _identified(settings: OnlineRun, believed: Arm) -> RigidBody:
         test="",
         test_speeds=(),
         payload=None,
+        friction=None,
         seed=settings.seed + 500,
     )
     run = run_online(before).train

@@ -83,11 +83,11 @@ WRITING: Any = {"origin": (0.4, -0.15), "height": 0.2}
 """Where the arm writes and how tall [m]: all letters are within its reach, elbow bent."""
 
 
-def letter_motion(letter: str, *, speed: float = 0.45, dt: float) -> Trajectory:
+def letter_motion(letter: str, *, speed: float = 0.45, dt: float, place: Any = WRITING) -> Trajectory:
     """The joint motion that writes a letter at a mean pen speed [m/s], slower where a joint would turn too fast."""
     limit = TWO_LINK.limits.velocity
-    motion = follow(draw_letter(letter, **WRITING, speed=speed, dt=dt))
+    motion = follow(draw_letter(letter, **place, speed=speed, dt=dt))
     over = float(np.max(np.abs(motion.qd) / limit))
     if over > 1:
-        motion = follow(draw_letter(letter, **WRITING, speed=0.99 * speed / over, dt=dt))
+        motion = follow(draw_letter(letter, **place, speed=0.99 * speed / over, dt=dt))
     return motion

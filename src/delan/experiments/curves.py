@@ -1,0 +1,41 @@
+"""How errors are drawn over a setting: a line for each model, its median over seeds, and a band for their spread."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from .cells import Results
+from .rivals import LOOKS
+from .statistics import spread
+
+
+def draw_curves(axes: Axes, results: Results, field: str, over: str, *, models: Iterable[str]) -> None:
+    """The median of a field with its 5th to 95th percentile, over a setting, for each model that has results."""
+    for model in models:
+        mine = results.of(model)
+        if not len(mine):
+            continue
+        look, found = LOOKS[model], {x: spread(mine.of(**{over: x}).values(field)) for x in mine.settings(over)}
+        x = np.array([value for value, one in found.items() if one is not None], dtype=float)
+        spreads = np.array([(one.median, one.low, one.high) for one in found.values() if one is not None])
+        if not len(x):
+            continue
+        line: Any = {"color": look.colour, "linestyle": look.line, "marker": look.marker, "markersize": 3.5}
+        axes.plot(x, spreads[:, 0], **line, linewidth=1.3, label=look.label)
+        axes.fill_between(x, spreads[:, 1], spreads[:, 2], color=look.colour, alpha=0.15, linewidth=0)
+    axes.set_yscale("log")
+    axes.grid(axis="y")
+
+
+def legend_below(figure: Any, axes: Axes, columns: int = 3) -> None:
+    """One legend for all axes of a figure."""
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=columns)
+
+
+def ratio(results: Results, field: str, over: str, below: str) -> np.ndarray:
+    """A field of one model over that of another, seed by seed, where both have it."""
+    mine = {cell.seed: result[field] for cell, result in results.of(over).rows}
+    its = {cell.seed: result[field] for cell, result in results.of(below).rows}
+    return np.array([mine[seed] / its[seed] for seed in sorted(mine.keys() & its.keys())])
