@@ -14,7 +14,7 @@ from .rivals import LOOKS, fitted
 
 NAME, WHERE = "noise", "App. A fig. 3"
 MODELS = ("identified", "feedforward", "delan", "chain")
-MOTIONS = 4
+MOTIONS = 3
 
 
 def cells(size: Size) -> list[Cell]:

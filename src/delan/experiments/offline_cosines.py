@@ -21,7 +21,7 @@ ROBOTS = {"wam4": "WAM, rigid", "wam4-cable": "WAM, cable drives"}
 MODELS = ("identified", "feedforward", "delan", "newton-euler", "chain")
 FRICTION = ("identified-friction", "delan-friction", "chain-friction")
 """Added on an arm with friction."""
-MOTIONS = 4
+MOTIONS = 3
 REAL_FILE = "wam7_real_neg_500Hz.npz"
 """A log of a physical WAM, published; read where the user has it."""
 REAL_STIFFNESS = np.array([200, 300, 100, 100, 10, 10, 2.5])

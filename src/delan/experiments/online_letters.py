@@ -90,6 +90,8 @@ def _thinned(path: np.ndarray) -> list[list[float]]:
 
 
 def draw(results: Results) -> Mapping[str, Drawn]:
+    if not len(results):
+        return {}
     drawn = {f"{NAME}-error": Drawn(_curves(results), _CURVES), f"{NAME}-boxes": Drawn(_boxes(results), _BOXES)}
     for n in results.of("delan").settings("letters"):
         figure = _alphabet(results.of(letters=n))
@@ -124,8 +126,8 @@ def _curves(results: Results) -> Figure:
 
 def _boxes(results: Results) -> Figure:
     counts = results.settings("letters")
-    with drawing(10.0, 2.1 * max(1, len(counts)) + 0.5) as figure:
-        grid = figure.subplots(max(1, len(counts)), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+    with drawing(10.0, 2.1 * len(counts) + 0.5) as figure:
+        grid = figure.subplots(len(counts), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
         for axes, n in zip(grid, counts, strict=True):
             for shift, model in enumerate(("delan", "feedforward")):
                 values = [
@@ -152,8 +154,7 @@ def _boxes(results: Results) -> Figure:
             axes.grid(axis="y")
             axes.set_ylabel(f"n = {n}\nΣ MSE [rad²]")
         grid[-1].set_xticks(np.arange(len(LETTERS)), LETTERS)
-        if counts:
-            legend_below(figure, grid[0])
+        legend_below(figure, grid[0])
     return figure
 
 

@@ -73,10 +73,12 @@ class Choice:
 CANDIDATES: tuple[Choice, ...] = (
     Choice("lm", 16),
     Choice("lm", 16, weight_decay=1e-5),
-    Choice("adam", 64, 3e-3),
-    Choice("adam", 64, 1e-3),
-    Choice("adam", 64, 3e-3, weight_decay=1e-5),
-    Choice("adam", 128, 3e-3),
+    Choice("lm", 16, weight_decay=1e-4),
+    Choice("lm", 16, weight_decay=1e-3),
+    Choice("adam", 64),
+    Choice("adam", 64, weight_decay=1e-5),
+    Choice("adam", 64, weight_decay=1e-4),
+    Choice("adam", 64, learning_rate=1e-3),
 )
 """Among these the experiment `tuning` chooses, for both networks alike."""
 

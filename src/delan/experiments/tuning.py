@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ..drawing import drawing
+from ..joints import Dataset
 from ..learning.evaluate import evaluate
 from ..robots.barrett_wam import WAM4
 from .cells import Cell, Claim, Drawn, Experiment, Result, Results, Size
@@ -19,8 +20,10 @@ from .rivals import CANDIDATES, CHOSEN, LOOKS, train
 NAME, WHERE = "tuning", "not in the paper"
 MODELS = ("delan", "feedforward")
 PLACE = {"origin": (0.45, 0.0), "height": 0.15}
-KNOWN, UNSEEN = 8, 4
-"""Letters, or cosine motions, to learn on and to be scored on."""
+KNOWN, UNSEEN = (1, 8), 4
+"""How many letters to learn on, and on how many others to be scored; the error is the geometric mean over both."""
+MOTIONS, SPEED = 3, 1.5
+"""Cosine motions to learn on; they are scored on at a higher speed."""
 SEED_BASE = 90_000
 
 
@@ -37,17 +40,23 @@ def cells(size: Size) -> list[Cell]:
 
 
 def run(cell: Cell) -> Result:
-    seed = SEED_BASE + cell.seed
-    if cell["task"] == "letters":
-        order = shuffled_letters(seed)[: KNOWN + UNSEEN]
-        known, unseen = (written(part, place=PLACE, speed=0.35) for part in (order[:KNOWN], order[KNOWN:]))
-    else:
-        motions = range(10 * seed, 10 * seed + 4)
-        known, unseen = swung(WAM4, motions), swung(WAM4, motions, speed=1.5)
-    noisy = corrupted(known, NOISE, seed)
-    model = train(cell.model, noisy, CANDIDATES[cell["candidate"]], seed=seed)
-    # Scored on noisy samples too: on a robot there are no others.
-    return {"validation": evaluate(model, corrupted(unseen, NOISE, seed + 1), rollouts=False).torque.nmse_mean}
+    seed, errors = SEED_BASE + cell.seed, []
+    for known, unseen in _logs(cell["task"], seed):
+        model = train(cell.model, corrupted(known, NOISE, seed), CANDIDATES[cell["candidate"]], seed=seed)
+        # Scored on noisy samples too: on a robot there are no others.
+        noisy = corrupted(unseen, NOISE, seed + 1)
+        errors.append(evaluate(model, noisy, rollouts=False).torque.nmse_mean)
+    return {"validation": float(np.exp(np.mean(np.log(errors))))}
+
+
+def _logs(task: str, seed: int) -> list[tuple[Dataset, Dataset]]:
+    """Pairs of logs: to learn on, and to be scored on."""
+    if task == "cosines":
+        motions = range(10 * seed, 10 * seed + MOTIONS)
+        return [(swung(WAM4, motions), swung(WAM4, motions, speed=SPEED))]
+    order = shuffled_letters(seed)
+    unseen = written(order[-UNSEEN:], place=PLACE, speed=0.35)
+    return [(written(order[:count], place=PLACE, speed=0.35), unseen) for count in KNOWN]
 
 
 def best(results: Results) -> dict[tuple[str, str], int]:
