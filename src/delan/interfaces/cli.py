@@ -346,6 +346,56 @@ def online(
         raise typer.Exit(130)
 
 
+@app.command()
+@_command
+def reproduce(
+    figures: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="FIGURE", help="Experiments by name; default: all.", show_default=False),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A small grid with few seeds: minutes.")] = False,
+    paper: Annotated[bool, typer.Option("--paper", help="The whole grid with 20 seeds: many hours.")] = False,
+    only: Annotated[list[str] | None, typer.Option(help="The same as FIGURE; may be given again.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="So many for each setting.", min=1)] = None,
+    backend: Annotated[
+        Literal["local", "dask", "ray"], typer.Option(help="Processes on this machine, or a cluster.")
+    ] = "local",
+    address: Annotated[
+        str | None, typer.Option(help="Of the Dask scheduler or the Ray head; default: a cluster on this machine.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="Cells at a time; default: one a core.", min=1)] = None,
+    data: Annotated[Path | None, typer.Option(help="File or folder of published data, where there is one.")] = None,
+    out: Annotated[Path, typer.Option("-o", "--out", help="Folder for page, claims, figures and cells.")] = Path(
+        "results"
+    ),
+    watch: Annotated[bool, typer.Option("--watch", help="Show how far each experiment is, and the time left.")] = False,
+    redraw: Annotated[
+        bool, typer.Option("--redraw", help="Compute nothing; draw what is stored, by whatever code.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a summary as JSON on stdout, and nothing else there.")
+    ] = False,
+) -> None:
+    """Compute and draw the experiments of the paper, and say of each claim whether it holds."""
+    if quick and paper:
+        raise SettingsError("--quick and --paper are two sizes; give one of them, or none for the usual size")
+    from .reproduce import run, settings_of
+
+    settings = settings_of(
+        only=[*(figures or ()), *(only or ())],
+        size="quick" if quick else "paper" if paper else "usual",
+        seeds=seeds,
+        data=data,
+        out=out,
+        backend=backend,
+        address=address,
+        workers=workers,
+        redraw=redraw,
+    )
+    _require_writable(out / "index.html", make_folder=True)
+    raise typer.Exit(run(settings, watch=watch, as_json=as_json))
+
+
 def _numbers(option: str, text: str, separator: str) -> tuple[float, ...]:
     try:
         return tuple(float(part) for part in text.split(separator) if part.strip())
