@@ -12,7 +12,7 @@ from .curves import draw_curves, legend_below
 from .motion_logs import corrupted, swung
 from .rivals import LOOKS, fitted
 
-NAME, WHERE = "noise", "App. A fig. 3"
+NAME, WHERE = "noise", "Fig. 9"
 MODELS = ("identified", "feedforward", "delan", "chain")
 MOTIONS = 3
 

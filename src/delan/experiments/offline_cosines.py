@@ -16,7 +16,7 @@ from .curves import draw_curves, legend_below, ratio
 from .motion_logs import cable_driven, swung
 from .rivals import LOOKS, fitted
 
-NAME, WHERE = "offline-cosines", "App. A fig. 2"
+NAME, WHERE = "offline-cosines", "Fig. 8"
 ROBOTS = {"wam4": "WAM, rigid", "wam4-cable": "WAM, cable drives"}
 MODELS = ("identified", "feedforward", "delan", "newton-euler", "chain")
 FRICTION = ("identified-friction", "delan-friction", "chain-friction")

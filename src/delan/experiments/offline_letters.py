@@ -12,7 +12,7 @@ from .curves import draw_curves, legend_below
 from .motion_logs import corrupted, shuffled_letters, written
 from .rivals import fitted
 
-NAME, WHERE = "offline-letters", "Fig. results_forces e; App. A fig. 1"
+NAME, WHERE = "offline-letters", "Fig. 4 e and 7"
 MODELS = ("delan", "feedforward", "identified", "newton-euler", "chain")
 NOISE = 0.01
 """Standard deviation of the noise on every number of a training sample, SI units."""

@@ -11,7 +11,7 @@ from .curves import draw_curves, legend_below, ratio
 from .online import OnlineRun, run_online
 from .rivals import FRICTION
 
-NAME, WHERE = "online-cosines", "Fig. results_cosine a–f"
+NAME, WHERE = "online-cosines", "Fig. 6"
 ROBOTS = {"two-link": "two-link arm", "wam4": "WAM, rigid", "wam4-cable": "WAM, cable drives"}
 LEARNED = ("delan", "feedforward", "chain")
 GIVEN = ("analytic", "none")

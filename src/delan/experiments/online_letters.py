@@ -16,7 +16,7 @@ from .motion_logs import shuffled_letters
 from .online import OnlineRun, run_online
 from .rivals import LOOKS
 
-NAME, WHERE = "online-letters", "Fig. results_characters a–c; App. B"
+NAME, WHERE = "online-letters", "Fig. 5, 10 and 11"
 LEARNED = ("delan", "feedforward", "chain")
 GIVEN = ("analytic", "none")
 MODELS = (*LEARNED, *GIVEN)

@@ -13,7 +13,7 @@ from .cells import Cell, Claim, Drawn, Experiment, Result, Results, Size
 from .motion_logs import LOG_PERIOD, written
 from .rivals import LOOKS, fitted
 
-NAME, WHERE = "torque-components", "Fig. results_forces a–d"
+NAME, WHERE = "torque-components", "Fig. 4 a–d"
 LETTERS = "ade"
 MODELS = ("delan", "chain")
 PARTS = ("torque", *(name for name in COMPONENTS if name != "friction"))

@@ -304,6 +304,12 @@ def online(
         Literal["wall", "stepped"], typer.Option(help="Real time, or as fast as it can and the same every time.")
     ] = "wall",
     engine: Annotated[Literal["mujoco", "pybullet"], typer.Option(help="What simulates the robot.")] = "mujoco",
+    drive: Annotated[
+        Literal["rigid", "cable"], typer.Option(help="WAM: stiff drives, or elastic cables with friction.")
+    ] = "rigid",
+    friction: Annotated[
+        str, typer.Option(help="none, or terms such as viscous,coulomb that delan or chain learn beside the links.")
+    ] = "none",
     payload: Annotated[
         str, typer.Option(help="TIME:SHARE makes the last link heavier by a share at a time, such as 60:0.3.")
     ] = "",
@@ -318,9 +324,16 @@ def online(
     from ..experiments.online import OnlineRun, run_online
     from .online import leave_behind, live_table, tell
 
+    terms = _friction(friction)
+    if terms == "auto":
+        raise SettingsError(
+            "online nothing chooses the terms of friction; name them, such as --friction viscous,coulomb"
+        )
     settings = OnlineRun(
         robot=robot,
         engine=engine,
+        drive=drive,
+        friction=terms,
         feed_forward=feedforward,
         reference=reference or ("letters" if robot == "two-link" else "cosines"),
         letters=letters.replace(",", "").replace(" ", ""),
