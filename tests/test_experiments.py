@@ -196,6 +196,11 @@ def test_online_letters_verdicts_can_fail():
         table = {"delan": error, "feedforward": 10.0, "analytic": 1.0}
         return rows("online-letters", {model: {"test": value, **one} for model, value in table.items()}, letters=8)
 
+    slower = [
+        (Cell.of("online-letters", f"{cell.model}-adam", seed=cell.seed, letters=8), row)
+        for cell, row in made(11.0, 0.01)
+    ]
+    assert verdicts(online_letters, made(1.05, 0.01) + slower) == ["no", "yes", "yes", "yes"]
     assert verdicts(online_letters, made(1.05, 0.01)) == ["yes", "yes", "yes"]
     assert verdicts(online_letters, made(1.5, 0.03)) == ["yes", "no", "no"]
     assert verdicts(online_letters, made(11.0, 0.03)) == ["no", "no", "no"]

@@ -65,6 +65,7 @@ class OnlineRun:
         test_on: cosines to be tested on: motions never seen, or those learned on.
         drive: `rigid`, or the links pulled by elastic `cable`s, with friction, seen through motor encoders.
         friction: the terms of friction that a learned model has beside its rigid part.
+        optimizer: `auto` learns a network of up to 3 joints by Levenberg–Marquardt; `adam` a wider one by Adam alone.
         payload: at (time [s], share) the last link becomes heavier by that share; MuJoCo alone.
     """
 
@@ -80,6 +81,7 @@ class OnlineRun:
     test_on: Literal["unseen", "seen"] = "unseen"
     drive: Literal["rigid", "cable"] = "rigid"
     friction: ActuatorSettings | None = None
+    optimizer: Literal["auto", "adam"] = "auto"
     seconds: float = 30.0
     clock: Literal["wall", "stepped"] = "wall"
     seed: int = 0
@@ -106,6 +108,8 @@ class OnlineRun:
             raise SettingsError(f"cables drive a WAM in MuJoCo, not {self.robot} in {self.engine}")
         if self.friction is not None and self.feed_forward not in ("delan", "chain"):
             raise SettingsError(f"friction is learned beside delan or chain, not beside {self.feed_forward}")
+        if self.optimizer == "adam" and self.feed_forward == "chain":
+            raise SettingsError("a chain is learned by Levenberg–Marquardt; leave the optimizer to auto")
         if self.motions < 0 or (self.test_on == "seen" and self.motions == 0):
             raise SettingsError(f"testing on motions that were seen needs motions ≥ 1, got {self.motions}")
 
@@ -267,7 +271,7 @@ class LoadedRobot:
 def blueprint_of(settings: OnlineRun) -> Blueprint:
     """The model that is learned, at the size that suits the number of joints."""
     joints = settings.arm.joints
-    small = {"width": SMALL_WIDTH} if joints.dof <= SMALL_DOF else {}
+    small = {"width": SMALL_WIDTH} if joints.dof <= SMALL_DOF and settings.optimizer == "auto" else {}
     networks = {"delan": LagrangianNetworkSettings, "feedforward": FeedForwardSettings}
     if settings.feed_forward == "chain":
         return Blueprint(joints, LagrangianChainSettings(), settings.friction)

@@ -43,9 +43,11 @@ LOOKS: dict[str, Look] = {
     "identified": Look("identification", "#009e73", "^"),
     "newton-euler": Look("Newton–Euler", "#1f2933", "v"),
     "analytic": Look("analytic model", "#1f2933", "v"),
+    "feedforward-adam": Look("feed-forward network, Adam", "#e69f00", "s"),
+    "delan-adam": Look("DeLaN, Adam", "#56b4e9", "o"),
     "none": Look("PD alone", "#8a94a0", "x"),
     "chain": Look("chain (not in the paper)", "#b03a78", "D", ours=True),
-    "delan-friction": Look("DeLaN + friction (not in the paper)", "#56b4e9", "o", ours=True),
+    "delan-friction": Look("DeLaN + friction (not in the paper)", "#56b4e9", "p", ours=True),
     "identified-friction": Look("identification + friction (not in the paper)", "#7fbf9f", "^", ours=True),
     "chain-friction": Look("chain + friction (not in the paper)", "#e0a0c4", "D", ours=True),
 }

@@ -310,6 +310,10 @@ def online(
     friction: Annotated[
         str, typer.Option(help="none, or terms such as viscous,coulomb that delan or chain learn beside the links.")
     ] = "none",
+    optimizer: Annotated[
+        Literal["auto", "adam"],
+        typer.Option(help="auto: Levenberg–Marquardt where the model is small; adam as in the paper."),
+    ] = "auto",
     payload: Annotated[
         str, typer.Option(help="TIME:SHARE makes the last link heavier by a share at a time, such as 60:0.3.")
     ] = "",
@@ -334,6 +338,7 @@ def online(
         engine=engine,
         drive=drive,
         friction=terms,
+        optimizer=optimizer,
         feed_forward=feedforward,
         reference=reference or ("letters" if robot == "two-link" else "cosines"),
         letters=letters.replace(",", "").replace(" ", ""),
