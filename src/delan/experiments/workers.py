@@ -1,0 +1,339 @@
+"""Who computes the cells: processes of this machine, a Dask cluster or a Ray cluster, all behind joblib's `Parallel`.
+
+joblib's own doors to clusters are not used: that to Dask waits for ever for a cell whose worker died, that to Ray gives
+no result before all are there, and every door computes in the caller when there is a single worker. A cell belongs in a
+worker, where its threads are limited and its death is survived. So here is one door, and behind it three pools.
+"""
+
+import asyncio
+import os
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib import import_module
+from queue import LifoQueue
+from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
+
+import joblib
+from joblib.externals.loky import ProcessPoolExecutor
+from joblib.parallel import ParallelBackendBase
+
+from ..errors import SettingsError
+
+BackendName = Literal["local", "dask", "ray"]
+PATIENCE = 60.0
+"""How long a cluster may be without a worker at the start [s]."""
+
+
+@dataclass(frozen=True)
+class Backend:
+    """Where cells are computed.
+
+    Attributes:
+        name: `local` for processes of this machine; `dask` or `ray` for a cluster (`pip install delan[cluster]`), whose
+            machines must have the same delan installed.
+        address: of the Dask scheduler (`tcp://host:8786`) or the Ray head (`host:6379`, `ray://host:10001`); None
+            starts a small cluster on this machine, which ends with the run. A process that is already connected to Ray
+            stays connected as it is.
+        workers: how many cells at a time; None for one on each core of the machine or the cluster. Dask workers are
+            best started with one thread each.
+    """
+
+    name: BackendName = "local"
+    address: str | None = None
+    workers: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.name not in get_args(BackendName):
+            raise SettingsError(f"there is no backend {self.name!r}; there are {', '.join(get_args(BackendName))}")
+        if self.address is not None and self.name == "local":
+            raise SettingsError(f"the address {self.address!r} is of a cluster; say whether it is dask or ray")
+        if self.address == "":
+            raise SettingsError("the address of the cluster is empty; leave it out for a cluster on this machine")
+        if self.workers is not None and self.workers < 1:
+            raise SettingsError(f"expected at least one worker, got {self.workers}")
+
+
+@runtime_checkable
+class Promise(Protocol):
+    """What will come of a task; `result` raises what the task raised, or that its worker died."""
+
+    def add_done_callback(self, fn: Callable[[Any], Any], /) -> Any: ...
+
+    def result(self) -> Any: ...
+
+
+@runtime_checkable
+class Pool(Protocol):
+    """Workers that take at most `size` tasks at a time."""
+
+    size: int
+
+    def send(self, task: Callable[[], Any]) -> Promise: ...
+
+    def kill(self) -> None:
+        """Give up what is being computed."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class LocalPool:
+    """Processes of this machine, each an executor of its own: one that dies takes no cell with it but its own."""
+
+    def __init__(self, workers: int | None):
+        self.size = workers or joblib.cpu_count()
+        self._executors = {_process() for _ in range(self.size)}
+        self._free: LifoQueue[Any] = LifoQueue()
+        for executor in self._executors:
+            self._free.put(executor)
+
+    def send(self, task: Callable[[], Any]) -> Promise:
+        executor = self._free.get()
+        try:
+            promise = executor.submit(task)
+        except BrokenExecutor:  # it died while it had nothing to do
+            executor = self._instead_of(executor)
+            promise = executor.submit(task)
+        except Exception:
+            self._free.put(executor)
+            raise
+
+        def released(done: Any) -> None:
+            dead = not done.cancelled() and isinstance(done.exception(), BrokenExecutor)
+            self._free.put(self._instead_of(executor) if dead else executor)
+
+        promise.add_done_callback(released)
+        return promise
+
+    def _instead_of(self, executor: Any) -> Any:
+        fresh = _process()
+        self._executors.discard(executor)
+        self._executors.add(fresh)
+        return fresh
+
+    def kill(self) -> None:
+        self._end(kill_workers=True)
+
+    def close(self) -> None:
+        self._end()
+
+    def _end(self, **how: bool) -> None:
+        while self._executors:
+            self._executors.pop().shutdown(wait=True, **how)
+
+
+def _process() -> Any:
+    """One process, which starts with its first task."""
+    return ProcessPoolExecutor(1, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN))
+
+
+class DaskPool:
+    """The workers of a Dask cluster."""
+
+    def __init__(self, address: str | None, workers: int | None):
+        dask = _cluster_package("distributed", "dask")
+        self._cluster, self._sent = None, set()
+        if address is None:
+            self._cluster = dask.LocalCluster(
+                n_workers=workers or joblib.cpu_count(),
+                threads_per_worker=1,
+                memory_limit=None,
+                dashboard_address=None,
+                silence_logs="ERROR",
+            )
+        try:
+            self._client = dask.Client(self._cluster or address, set_as_default=False)
+        except (OSError, TimeoutError, ValueError) as error:
+            raise SettingsError(f"no Dask scheduler answers at {address} ({error}); check the address") from None
+        if workers is None:
+            try:
+                self._client.wait_for_workers(1, timeout=PATIENCE)
+            except TimeoutError:
+                self.close()
+                problem = f"the Dask cluster at {address} has no worker; start some, or say how many cells at a time"
+                raise SettingsError(problem) from None
+        self.size = workers or sum(self._client.nthreads().values())
+
+    def send(self, task: Callable[[], Any]) -> Promise:
+        promise = self._client.submit(task, pure=False)
+        self._sent.add(promise)
+        promise.add_done_callback(self._sent.discard)
+        return promise
+
+    def kill(self) -> None:
+        """What has begun on a cluster of others ends by itself; nobody waits for it."""
+        with suppress(Exception):  # a cluster that is gone computes nothing
+            self._client.cancel(list(self._sent), force=True)
+
+    def close(self) -> None:
+        self._client.close()
+        if self._cluster is not None:
+            self._cluster.close()
+
+
+class RayPool:
+    """The workers of a Ray cluster, a core for each task."""
+
+    def __init__(self, address: str | None, workers: int | None):
+        self._ray = _cluster_package("ray", "ray")
+        self._sent: dict[Any, Any] = {}
+        self._mine = not self._ray.is_initialized()
+        if self._mine and address is None:
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster for one run has nothing to tell anyone
+            self._ray.init(
+                address="local",
+                num_cpus=workers or joblib.cpu_count(),
+                object_store_memory=10**8,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level="ERROR",
+            )
+        elif self._mine:
+            try:
+                self._ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+            except (OSError, RuntimeError, ValueError) as error:
+                hint = "check the address and, if the cluster asks for a token, set RAY_AUTH_MODE=token"
+                raise SettingsError(f"no Ray answers at {address} ({error}); {hint}") from None
+        self.size = workers or max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+        self._call = self._ray.remote(num_cpus=1, max_retries=0)(_call)
+
+    def send(self, task: Callable[[], Any]) -> Promise:
+        reference = self._call.remote(task)
+        promise = reference.future()
+        self._sent[promise] = reference
+        promise.add_done_callback(self._sent.pop)
+        return promise
+
+    def kill(self) -> None:
+        for reference in list(self._sent.values()):
+            with suppress(Exception):  # it may have ended just now
+                self._ray.cancel(reference, force=True)
+
+    def close(self) -> None:
+        if self._mine:
+            self._ray.shutdown()
+
+
+def _call(task: Callable[[], Any]) -> Any:
+    return task()
+
+
+def _cluster_package(package: str, backend: str) -> Any:
+    try:
+        return import_module(package)
+    except ImportError:
+        problem = (
+            f"the backend {backend} needs a package that is not here; install it with `pip install delan[cluster]`"
+        )
+        raise SettingsError(problem) from None
+
+
+@contextmanager
+def pool_of(backend: Backend) -> Iterator[Pool]:
+    """Its workers, until the end of the block; an exception ends them at once."""
+    if backend.name == "local":
+        pool = LocalPool(backend.workers)
+    else:
+        pool = {"dask": DaskPool, "ray": RayPool}[backend.name](backend.address, backend.workers)
+    try:
+        yield pool
+    except BaseException:
+        pool.kill()
+        raise
+    finally:
+        pool.close()
+
+
+class Call(NamedTuple):
+    """A function of the top of a module, and what it is given."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+
+
+class Lost(NamedTuple):
+    """A call of which nothing came back, and why."""
+
+    call: Call
+    reason: str
+
+
+def answers_to(
+    calls: Iterable[Call], pool: Pool, *, sent: Callable[[Call], None], stop: threading.Event
+) -> Generator[Any, None, None]:
+    """What each call returned, or that it is `Lost`, in the order in which they end.
+
+    `sent` is told of each call on its way, from any thread. After `stop` no further call is sent; those under way end.
+    """
+    options: Any = {"return_as": "generator_unordered", "batch_size": 1, "pre_dispatch": pool.size}
+    parallel = joblib.Parallel(backend=_Door(pool, sent, stop), **options)
+    answers: Any = parallel(joblib.delayed(call.function)(*call.arguments) for call in calls if not stop.is_set())
+    try:
+        for answer in answers:
+            if answer is not _NOT_SENT:
+                yield answer
+    finally:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # joblib regrets the calls that are given up; so does whoever gave them up
+            answers.close()
+
+
+_NOT_SENT = object()
+
+
+class _Door(ParallelBackendBase):
+    """A backend of joblib that gives every task to a pool and turns whatever goes wrong there into an answer."""
+
+    supports_retrieve_callback = True
+
+    def __init__(self, pool: Pool, sent: Callable[[Call], None], stop: threading.Event):
+        super().__init__(nesting_level=0)
+        self._pool, self._sent, self._stop = pool, sent, stop
+        self._aside = ThreadPoolExecutor(1)
+
+    def effective_n_jobs(self, n_jobs: int) -> Any:
+        return max(2, self._pool.size)  # for one, joblib would compute in the caller; `pre_dispatch` is the true limit
+
+    def configure(
+        self, n_jobs: int = 1, parallel: Any = None, prefer: Any = None, require: Any = None, **_: Any
+    ) -> Any:
+        self.parallel = parallel
+        return self.effective_n_jobs(n_jobs)
+
+    def submit(self, func: Any, callback: Any = None) -> Promise:
+        [(function, arguments, _)] = func.items
+        call = Call(function, arguments)
+        try:
+            # joblib takes some calls ahead of time, so they are stopped here and not where they come from.
+            promise = self._aside.submit(lambda: [_NOT_SENT]) if self._stop.is_set() else self._send(func, call)
+        except Exception as error:
+            # Answered by another thread: an answer within the call would bring the next call, within it, and so on.
+            promise = self._aside.submit(_raise, error)
+        promise.add_done_callback(lambda done: callback((call, done)))
+        return promise
+
+    def _send(self, func: Any, call: Call) -> Promise:
+        self._sent(call)
+        return self._pool.send(func)
+
+    def retrieve_result_callback(self, out: tuple[Call, Promise]) -> Any:
+        call, done = out
+        try:
+            return done.result()
+        except (Exception, asyncio.CancelledError) as error:
+            return [Lost(call, f"{type(error).__name__}: {error}")]
+
+    def abort_everything(self, ensure_ready: bool = True) -> None:
+        self._pool.kill()
+
+    def terminate(self) -> None:
+        self._aside.shutdown(wait=False)
+
+
+def _raise(error: Exception) -> Any:
+    raise error
