@@ -17,7 +17,7 @@ import numpy as np
 
 from delan.data.letters import LETTERS
 
-from .results import write_results
+from .results import FOLDER, write_results
 
 SEEDS = range(5)
 SPEEDS = (1.0, 1.25, 1.5, 1.75, 2.0)
@@ -106,15 +106,24 @@ def wam() -> dict[str, Any]:
 
 
 def endurance() -> dict[str, Any]:
-    """Ten minutes at 500 Hz beside a learner that never rests."""
-    row = told(online("two-link", "delan", seconds=600))
-    shares = {name: row[name] / row["periods"] for name in ("missed", "late_feedforward", "lost_samples")}
-    print(row, shares, flush=True)
-    return {**row, "shares_of_periods": shares}
+    """Ten minutes at 500 Hz beside a learner that never rests; a feed-forward torque is due 200 times a second."""
+    row = told(online("two-link", "delan", seconds=740))
+    minutes = row["periods"] / 500 / 60
+    shares = {
+        "missed": row["missed"] / row["periods"],
+        "late_feedforward": row["late_feedforward"] / (minutes * 60 * 200),
+        "lost_samples": row["lost_samples"] / row["periods"],
+    }
+    print(row, minutes, shares, flush=True)
+    return {**row, "minutes": minutes, "shares": shares}
 
 
 def payload() -> dict[str, Any]:
-    """The last link becomes 30 % heavier at 60 s: how long until every letter is written as well as before."""
+    """The last link becomes 30 % heavier at 60 s: how long until every letter is written about as well as before.
+
+    Errors are root mean squares of a letter, over those of the same letter before. With the true model of the heavier
+    arm that is 1.3: a torque that is held for 5 ms errs in proportion to the inertia.
+    """
     rows = {}
     for name in ("delan", "chain"):
         run = online("two-link", name, seconds=120, payload="60:0.3")
@@ -126,7 +135,7 @@ def payload() -> dict[str, Any]:
         after = [
             {
                 "ended": one["start"] + one["seconds"] - 60,
-                "times_the_usual": one["tracking"]["mse_sum"] / float(np.mean(usual[one["label"]])),
+                "times_the_usual": float(np.sqrt(one["tracking"]["mse_sum"] / np.mean(usual[one["label"]]))),
             }
             for one in segments
             if one["start"] + one["seconds"] > 60 and one["label"] in usual
@@ -139,9 +148,15 @@ def payload() -> dict[str, Any]:
 
 
 def clocks() -> dict[str, Any]:
-    """The same runs by both clocks: the tracking error must be the same within the spread of seeds."""
-    runs = {clock: [letter_run("delan", clock, seed)["test"] for seed in SEEDS] for clock in ("wall", "stepped")}
-    return {**runs, "median_wall_over_stepped": float(np.median(runs["wall"]) / np.median(runs["stepped"]))}
+    """The runs of `letters` once more by the stepped clock: the tracking error must be the same within their spread."""
+    kept = FOLDER / "online_letters.json"
+    if not kept.exists():
+        raise SystemExit("run the row `letters` first: its runs by the wall clock are compared with")
+    wall = [row["test"] for row in json.loads(kept.read_text())["runs"]["delan"]]
+    stepped = [letter_run("delan", "stepped", seed)["test"] for seed in SEEDS]
+    ratio = float(np.median(wall) / np.median(stepped))
+    print(f"median by the wall clock over median by the stepped one: {ratio:.3f}")
+    return {"wall": wall, "stepped": stepped, "median_wall_over_stepped": ratio}
 
 
 ROWS: dict[str, Callable[[], dict[str, Any]]] = {
