@@ -149,7 +149,7 @@ def test_a_run_online_scores_unseen_letters_alone(monkeypatch):
 
 
 def test_the_cable_driven_arm_runs_online():
-    done = run_cell(Cell.of("online-cosines", "none", seed=0, robot="wam4-cable", speeds="2"))
+    done = run_cell(Cell.of("online-cosines", "none", seed=0, robot="wam4-cable", speeds="2", seconds=1.0))
     assert set(done["errors"]) == {"2"}
     assert 0 < done["errors"]["2"] < 1
 

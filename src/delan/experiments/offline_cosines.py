@@ -34,7 +34,7 @@ REAL_TRAINING = 0.7
 
 
 def cells(size: Size) -> list[Cell]:
-    speeds = size.pick(quick="1,1.5,2", usual="1,1.25,1.5,1.75,2", paper="1,1.25,1.5,1.75,2")
+    speeds = size.pick(quick="1,2", usual="1,1.25,1.5,1.75,2", paper="1,1.25,1.5,1.75,2")
     seeds = size.seed_range(quick=1, usual=10)
     wanted = [
         Cell.of(NAME, model, seed=seed, robot=robot, speeds=speeds)

@@ -18,16 +18,17 @@ GIVEN = ("analytic", "none")
 EXTRA = {"wam4-cable": ("delan-friction", "chain-friction")}
 """Models with friction, on the arm that has some."""
 MODELS = (*LEARNED, *GIVEN, "delan-friction", "chain-friction")
-MOTIONS, SECONDS, STEPS_PER_SECOND = 2, 40.0, 10.0
-"""Different motions, how long to learn on them [s], and steps of learning for each second."""
+MOTIONS, STEPS_PER_SECOND = 2, 10.0
+"""Different motions, and steps of learning for each second of the robot's time."""
 FAST = 2.0
 
 
 def cells(size: Size) -> list[Cell]:
-    speeds = size.pick(quick="1,1.5,2", usual="1,1.25,1.5,1.75,2", paper="1,1.25,1.5,1.75,2")
+    speeds = size.pick(quick="1,2", usual="1,1.25,1.5,1.75,2", paper="1,1.25,1.5,1.75,2")
+    seconds = size.pick(quick=20.0, usual=40.0, paper=60.0)
     seeds = size.seed_range(quick=1, usual=5)
     return [
-        Cell.of(NAME, model, seed=seed, robot=robot, speeds=speeds)
+        Cell.of(NAME, model, seed=seed, robot=robot, speeds=speeds, seconds=seconds)
         for robot in ROBOTS
         for model in (*LEARNED, *GIVEN, *EXTRA.get(robot, ()))
         for seed in seeds
@@ -47,7 +48,7 @@ def run(cell: Cell) -> Result:
             motions=MOTIONS,
             test_on="seen",
             test_speeds=tuple(map(float, cell["speeds"].split(","))),
-            seconds=SECONDS if name in LEARNED else 1.0,
+            seconds=cell["seconds"] if name in LEARNED else 1.0,
             clock="stepped",
             steps_per_second=STEPS_PER_SECOND,
             seed=cell.seed,
@@ -146,7 +147,7 @@ EXPERIMENT = Experiment(
     where=WHERE,
     cells=cells,
     run=run,
-    seconds=lambda cell: 15.0 if cell.model in GIVEN else 60.0,
+    seconds=lambda cell: 15.0 if cell.model in GIVEN else 20.0 + cell["seconds"],
     draw=draw,
     claims=claims,
 )

@@ -36,9 +36,14 @@ ENOUGH = 8
 def cells(size: Size) -> list[Cell]:
     counts = size.pick(quick=(1, ENOUGH), usual=(1, 4, ENOUGH, 12), paper=(1, 2, 4, 6, ENOUGH, 10, 12))
     seeds = size.seed_range(quick=1, usual=5)
-    learned = [Cell.of(NAME, model, seed=seed, letters=n) for model in LEARNED for n in counts for seed in seeds]
-    # What is not learned does not depend on n; the letters that are scored do, so that every seed has its own.
-    return learned + [Cell.of(NAME, model, seed=seed, letters=n) for model in GIVEN for n in counts for seed in seeds]
+    by_adam = size.pick(quick=(ENOUGH,), usual=counts, paper=counts)
+    # What is not learned does not depend on n; the letters that are scored do, so that every n has its own.
+    return [
+        Cell.of(NAME, model, seed=seed, letters=n)
+        for model in MODELS
+        for n in (by_adam if model.endswith("-adam") else counts)
+        for seed in seeds
+    ]
 
 
 def run(cell: Cell) -> Result:
