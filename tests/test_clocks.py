@@ -142,6 +142,29 @@ def test_a_core_that_is_not_there_is_said(core, monkeypatch):
     assert os.sched_getaffinity(0) == before
 
 
+def tolerated() -> int:
+    """The time to wake up that the whole system asks for [µs], as the kernel tells it."""
+    with open(priority.LATENCY, "rb") as file:
+        return int.from_bytes(file.read(4), "little")
+
+
+def test_cores_stay_awake_as_long_as_it_is_asked_for():
+    if not os.access(priority.LATENCY, os.R_OK | os.W_OK):
+        pytest.skip("this system does not let us keep its cores awake")
+    before = tolerated()
+    with priority.kept_awake() as problems:
+        assert problems == ()
+        assert tolerated() == 0
+    assert tolerated() == before
+
+
+def test_cores_that_may_sleep_are_said(monkeypatch, tmp_path):
+    monkeypatch.setattr(priority, "LATENCY", str(tmp_path / "nothing" / "here"))
+    with priority.kept_awake() as problems:
+        assert len(problems) == 1
+        assert "cores may sleep between periods" in problems[0]
+
+
 def test_garbage_waits_until_the_loop_has_ended():
     assert gc.isenabled()
     with priority.no_garbage_collection():

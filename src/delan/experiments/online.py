@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -27,7 +28,7 @@ from ..realtime.clocks import SteppedClock, WallClock
 from ..realtime.feed_forward import Compiled, Direct, FeedForward, Gravity, NoFeedForward
 from ..realtime.learner import ProcessLearner, SteppedLearner, Task
 from ..realtime.loop import LoopSettings, run_loop
-from ..realtime.priority import Granted, raise_priority
+from ..realtime.priority import Granted, kept_awake, raise_priority
 from ..realtime.recorder import Recorder
 from ..realtime.stats import LoopResult, Progress, row_layout
 from ..robots.arms import arm_named
@@ -185,7 +186,10 @@ def run_online(
             stop=stop,
         )
 
+    awake = ExitStack()
     try:
+        if granted is not None:
+            granted = replace(granted, problems=(*granted.problems, *awake.enter_context(kept_awake())))
         train = lead(training_motions(settings), None, training=True)
         tests, state = {}, train.state
         for name, motions in unseen_motions(settings).items():
@@ -194,6 +198,7 @@ def run_online(
             tests[name] = lead(motions, state, training=False)
             state = tests[name].state
     finally:
+        awake.close()
         if learner is not None:
             learner.close()
         if recorder is not None:

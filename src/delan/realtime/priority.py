@@ -2,10 +2,14 @@
 
 import gc
 import os
+import struct
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+
+LATENCY = "/dev/cpu_dma_latency"
+"""Where Linux is told how fast cores must be awake."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,27 @@ def _bind(cores: set[int], problems: list[str]) -> tuple[int, ...]:
         wanted = ", ".join(map(str, sorted(cores))) or "any other"
         problems.append(f"not bound to core {wanted} ({error}); this machine has {os.cpu_count()}")
         return ()
+
+
+@contextmanager
+def kept_awake() -> Iterator[tuple[str, ...]]:
+    """Ask the system not to let idle cores sleep: to wake one takes time, in a virtual machine even milliseconds.
+
+    Gives a sentence if that is refused, nothing if it is granted; at the end the cores may sleep again.
+    """
+    try:
+        file = os.open(LATENCY, os.O_WRONLY)
+    except OSError as error:
+        yield (
+            f"cores may sleep between periods ({LATENCY}: {error.strerror}); waking up may make periods late; "
+            "run as root, or allow writing there",
+        )
+        return
+    try:
+        os.write(file, struct.pack("i", 0))  # the longest time to wake up that is tolerated [µs]; held while open
+        yield ()
+    finally:
+        os.close(file)
 
 
 @contextmanager
