@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,7 +30,7 @@ from ..realtime.learner import ProcessLearner, SteppedLearner, Task
 from ..realtime.loop import LoopSettings, run_loop
 from ..realtime.priority import Granted, kept_awake, raise_priority
 from ..realtime.recorder import Recorder
-from ..realtime.stats import LoopResult, Progress, row_layout
+from ..realtime.stats import LoopResult, Progress, Tracking, row_layout
 from ..robots.arms import arm_named
 from ..robots.barrett_wam import WAM4_ANALYTIC, WAM7_ANALYTIC
 from ..robots.cable_drive import CableDrivenRobot
@@ -142,7 +142,8 @@ class OnlineOutcome:
         tracking = {"train": train["tracking"]}
         tests = {name: one.as_dict() for name, one in self.test.items()}
         if tests:
-            tracking["test"] = tests["test"]["tracking"] if "test" in tests else {}
+            whole = np.concatenate([one.error for one in self.test.values()])
+            tracking["test"] = asdict(Tracking.of(whole))  # over all speeds; letters have but one
             tracking |= {name: one["tracking"] for name, one in tests.items()}
         return {
             **train,

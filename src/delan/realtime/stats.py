@@ -164,9 +164,14 @@ class LoopResult:
         return self.ended == "interrupted"
 
     @property
+    def error(self) -> Rows:
+        """q_des − q in the scored periods [rad or m]."""
+        return (self.q_des - self.q)[np.array(self.scored)[self.piece]]
+
+    @property
     def tracking(self) -> Tracking:
         """Over all wanted motions."""
-        return Tracking.of((self.q_des - self.q)[np.array(self.scored)[self.piece]])
+        return Tracking.of(self.error)
 
     @property
     def segments(self) -> tuple[Segment, ...]:
