@@ -220,7 +220,7 @@ def test_files_that_are_no_logs(tmp_path):
     (tmp_path / "empty").touch()
     with pytest.raises(DataError, match="the file is empty; expected npz arrays"):
         read_log(tmp_path / "empty")
-    with pytest.raises(DataError, match="cannot be read: Is a directory"):
+    with pytest.raises(DataError, match="is a folder without logs; expected npz arrays"):
         read_log(tmp_path)
     (tmp_path / "binary").write_bytes(bytes(range(256)))
     with pytest.raises(DataError, match="is neither npz nor readable text"):

@@ -111,7 +111,7 @@ def _require_joints(what: str, joints: object) -> None:
     if isinstance(joints, str) or not isinstance(joints, Sequence) or not joints:
         raise SettingsError(f"{what} must be a list of joints, got {joints!r}; {form}")
     for joint in joints:
-        good = isinstance(joint, str) and joint != "" or isinstance(joint, int) and joint >= 0
+        good = joint != "" if isinstance(joint, str) else isinstance(joint, int) and joint >= 0
         if not good or isinstance(joint, bool):
             raise SettingsError(f"{what}: {joint!r} is no joint; {form}")
     if len(set(joints)) < len(joints):

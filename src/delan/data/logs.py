@@ -1,177 +1,115 @@
-"""Read a log file into a `Recording`: npz with named arrays, or CSV with one column a joint and quantity."""
+"""The door for logs: files of any known form become recordings, whole or piece by piece in bounded memory."""
 
-import csv
-import re
-import warnings
-import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 
-from ..errors import DataError, DelanError
-from ..joints import COMPONENTS, JointKind, Joints, Recording
+from ..errors import DataError, SettingsError
+from ..joints import Recording
 from .checks import require_sound
-from .recording_file import MAGIC, read_recording_file
+from .formats.opening import log_files, open_log
+from .log_options import LogOptions
+from .log_pieces import Labels, pieces_of
 
-QUANTITIES = ("q", "qd", "qdd", "tau", *COMPONENTS)
-NPZ_FORM = "npz arrays: t (time,), q and tau (time, dof); optional qd, qdd, inertial, coriolis, gravity, trajectory"
-CSV_FORM = (
-    "CSV columns: t, q0, q1, …, tau0, tau1, …; optional qd0…, qdd0…, inertial0…, coriolis0…, gravity0…, trajectory"
-)
+_ROWS = 200_000
 
-
-def read_log(path: str | Path) -> Recording:
-    """The recording in a log file: npz, CSV or a recording of our own, told by its content, not by its name."""
-    path = Path(path)
-    source = str(path)
-    try:
-        with path.open("rb") as file:
-            magic = file.read(max(4, len(MAGIC)))
-    except FileNotFoundError:
-        raise DataError(source, "no such file; check the path") from None
-    except OSError as error:
-        raise DataError(source, f"cannot be read: {error.strerror}; give a readable npz or CSV file") from None
-    if not magic:
-        raise DataError(source, f"the file is empty; expected {NPZ_FORM}, or {CSV_FORM}")
-    if magic.startswith(MAGIC):
-        return require_sound(read_recording_file(path))
-    return require_sound(_read_npz(path) if magic.startswith(b"PK") else _read_csv(path))
+Paths = str | Path | Sequence[str | Path]
 
 
-def _read_npz(path: Path) -> Recording:
-    source = str(path)
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            wanted = ("t", *QUANTITIES, "trajectory", "joint_names", "joint_kinds")
-            arrays = {name: archive[name] for name in wanted if name in archive.files}
-            found = archive.files
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, NotImplementedError) as error:
-        raise DataError(source, f"is no readable npz file ({error}); expected {NPZ_FORM}") from None
-    missing = [name for name in ("t", "q", "tau") if name not in arrays]
-    if missing:
-        raise DataError(source, f"has no array {missing[0]!r}, only {', '.join(found)}; expected {NPZ_FORM}")
-    columns = {name: _numbers(source, name, arrays[name]) for name in ("t", *QUANTITIES) if name in arrays}
-    q = columns["q"]
-    if q.ndim != 2 or q.shape[1] == 0:
-        raise DataError(source, f"expected shape (time, dof) with at least one joint, got {q.shape}", column="q")
-    names, kinds = arrays.get("joint_names"), arrays.get("joint_kinds")
-    default = Joints.revolute(q.shape[1])
-    joints = _joints(
-        source,
-        default.names if names is None else tuple(str(name) for name in names.ravel()),
-        default.kinds if kinds is None else cast(tuple[JointKind, ...], tuple(str(kind) for kind in kinds.ravel())),
-        q.shape[1],
-    )
-    return _recording(source, columns, arrays.get("trajectory"), joints)
+def read_log(paths: Paths, options: LogOptions | None = None, *, sound: bool = True) -> Recording:
+    """The recording in a log, in several, or in a folder of them: CSV, Parquet, npz, MAT, HDF5 or ROS 2 bags.
+
+    The form is told by content, not by name. Each file is a trajectory, or as many as it tells apart. What a fit
+    cannot use is refused; with `sound=False` it is handed out as it is, empty cells of a table as not a number.
+    """
+    by_source: dict[str, list[Recording]] = {}
+    for piece in _pieces(paths, options or LogOptions(), _ROWS, gaps=not sound):
+        by_source.setdefault(piece.source, []).append(piece)
+    recordings = [_joined(pieces) for pieces in by_source.values()]
+    by_source.clear()
+    if sound:
+        for recording in recordings:
+            require_sound(recording)
+    whole = _joined(recordings)
+    if len(recordings) == 1:
+        return whole
+    whole = replace(whole, source=f"{recordings[0].source} and {len(recordings) - 1} more")
+    return require_sound(whole) if sound else whole
 
 
-def _read_csv(path: Path) -> Recording:
-    source = str(path)
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            header = [name.strip() for name in next(csv.reader(file), [])]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(source, f"is neither npz nor readable text ({error}); expected {CSV_FORM}") from None
-    repeated = sorted({name for name in header if header.count(name) > 1})
-    if repeated:
-        raise DataError(source, "stands more than once in the header; name each column once", column=repeated[0])
-    dof = _count_joints(source, header)
-    wanted = {"t": ["t"]}
-    for quantity in QUANTITIES:
-        names = [f"{quantity}{joint}" for joint in range(dof)]
-        present = [name for name in names if name in header]
-        if quantity in ("q", "tau") or present:
-            wanted[quantity] = names
-    if "trajectory" in header:
-        wanted["trajectory"] = ["trajectory"]
-    for name in (name for names in wanted.values() for name in names):
-        if name not in header:
-            found = ", ".join(header[:40])
-            raise DataError(source, f"is missing; the header has {found}; expected {CSV_FORM}", column=name)
-    table = _table(path, header)
-    columns = {key: table[:, [header.index(name) for name in names]] for key, names in wanted.items()}
-    columns["t"] = columns["t"][:, 0]
-    trajectory = columns.pop("trajectory", None)
-    return _recording(source, columns, None if trajectory is None else trajectory[:, 0], Joints.revolute(dof))
+def stream_log(
+    paths: Paths, options: LogOptions | None = None, *, rows: int = _ROWS, sound: bool = True
+) -> Iterator[Recording]:
+    """The same as `read_log`, in pieces of at most so many rows; memory holds one piece at a time.
+
+    A long trajectory goes on over pieces with the same label. Each piece is checked by itself, and its time to run on
+    from the piece before.
+    """
+    if rows < 1:
+        raise SettingsError(f"rows must be at least 1, got {rows}")
+    begun: dict[str, int] = {}
+    last: tuple[str, int, float] | None = None
+    for piece in _pieces(paths, options or LogOptions(), rows, gaps=not sound):
+        source, row = piece.source, begun.get(piece.source, 0)
+        begun[source] = row + len(piece.t)
+        told = replace(piece, source=f"{source} from row {row}") if row else piece
+        if sound:
+            require_sound(told)
+            if last is not None and last[:2] == (source, int(piece.trajectory[0])) and not piece.t[0] > last[2]:
+                problem = f"time does not run forward: {piece.t[0]} s after {last[2]} s; sort the rows"
+                raise DataError(source, problem, column="t", row=row)
+        last = (source, int(piece.trajectory[-1]), float(piece.t[-1]))
+        yield piece
 
 
-def _count_joints(source: str, header: list[str]) -> int:
-    """One more than the largest number behind any known quantity, so that a hole in the columns is seen as one."""
-    pattern = re.compile(rf"({'|'.join(QUANTITIES)})(\d{{1,3}})")
-    numbers = [int(match[2]) for name in header if (match := pattern.fullmatch(name))]
-    if not numbers:
-        raise DataError(source, f"no joint columns in the header ({', '.join(header[:40])}); expected {CSV_FORM}")
-    return max(numbers) + 1
+def _pieces(paths: Paths, options: LogOptions, rows: int, *, gaps: bool) -> Iterator[Recording]:
+    given = [paths] if isinstance(paths, str | Path) else list(paths)
+    if not given:
+        raise SettingsError("no log was given; give at least one file or folder")
+    files = [file for path in given for file in log_files(Path(path))]
+    mapped = {quantity: options.patterns(quantity) or () for quantity in options.map}
+    labels = None
+    first: _Told | None = None
+    for file in files:
+        sheets = open_log(file, mapped=mapped, gaps=gaps)
+        labels = labels or Labels(keep=len(files) == len(sheets) == 1)
+        for sheet in sheets:
+            for piece in pieces_of(sheet, options, rows, labels):
+                told = _Told(piece)
+                first = first or told
+                _require_alike(first, told)
+                yield piece
 
 
-def _table(path: Path, header: list[str]) -> np.ndarray:
-    """All cells as numbers; the slow way only to say which cell is none."""
-    try:
-        with warnings.catch_warnings(action="ignore"):  # an empty table is told below
-            table = np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2, encoding="utf-8-sig", comments=None)
-        if table.shape[1] == len(header):
-            return table
-    except ValueError:
-        pass
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        reader = csv.reader(file)
-        next(reader)
-        rows = []
-        for number, cells in enumerate(row for row in reader if row):
-            if len(cells) != len(header):
-                problem = f"expected {len(header)} cells as in the header, got {len(cells)}"
-                raise DataError(str(path), problem, row=number)
-            rows.append([_number(path, name, number, cell) for name, cell in zip(header, cells, strict=True)])
-    if not rows:
-        raise DataError(str(path), "has a header and no rows; record some motion")
-    return np.array(rows)
+class _Told:
+    """What a piece tells, without its numbers."""
+
+    def __init__(self, piece: Recording):
+        self.source, self.joints = piece.source, piece.joints
+        self.quantities = {name for name in ("qd", "qdd") if getattr(piece, name) is not None} | set(piece.truth)
 
 
-def _number(path: Path, column: str, row: int, cell: str) -> float:
-    try:
-        return float(cell)
-    except ValueError:
-        problem = f"expected a number, got {cell!r}; mend the cell or remove the row"
-        raise DataError(str(path), problem, column=column, row=row) from None
+def _require_alike(first: _Told, other: _Told) -> None:
+    """Logs read together are of one robot and tell the same of it."""
+    if first.joints != other.joints:
+        told = f"has joints {', '.join(other.joints.names)}, {first.source} has {', '.join(first.joints.names)}"
+        raise DataError(other.source, f"{told}; read them apart, or pick the same by --joints")
+    for name in sorted(first.quantities ^ other.quantities):
+        here, there = ("", "none") if name in other.quantities else ("no ", "it")
+        told = f"has {here}{name}, {first.source} has {there}"
+        raise DataError(other.source, f"{told}; leave it out by --map {name}=, or read them apart")
 
 
-def _numbers(source: str, name: str, values: np.ndarray) -> np.ndarray:
-    if values.dtype.kind not in "fiu":
-        raise DataError(source, f"expected real numbers, got an array of type {values.dtype}", column=name)
-    return values.astype(np.float64)
-
-
-def _joints(source: str, names: tuple[str, ...], kinds: tuple[JointKind, ...], dof: int) -> Joints:
-    if len(names) != dof or len(kinds) != dof:
-        problem = f"expected one joint name and one kind for each of {dof} joints, got {len(names)} and {len(kinds)}"
-        raise DataError(source, problem, column="joint_names" if len(names) != dof else "joint_kinds")
-    try:
-        return Joints(names, kinds)
-    except DelanError as error:
-        raise DataError(source, str(error)) from None
-
-
-def _recording(source: str, columns: dict[str, np.ndarray], trajectory: np.ndarray | None, joints: Joints) -> Recording:
-    if trajectory is None:
-        labels = np.zeros(columns["t"].shape[0], dtype=int)
-    else:
-        with np.errstate(invalid="ignore"):
-            numeric = trajectory.dtype.kind in "fiu"
-            labels = trajectory.astype(int) if numeric else trajectory
-        wrong = np.flatnonzero(labels != trajectory) if numeric else np.array([0])
-        if len(wrong):
-            row = int(wrong[0])
-            problem = f"expected whole-number labels, got {trajectory.ravel()[row]!s}"
-            raise DataError(source, problem, column="trajectory", row=row)
-    return Recording(
-        t=columns["t"],
-        q=columns["q"],
-        tau=columns["tau"],
-        qd=columns.get("qd"),
-        qdd=columns.get("qdd"),
-        trajectory=labels,
-        truth={name: columns[name] for name in COMPONENTS if name in columns},
-        joints=joints,
-        source=source,
-    )
+def _joined(pieces: Sequence[Recording]) -> Recording:
+    if len(pieces) == 1:
+        return pieces[0]
+    first = pieces[0]
+    columns = {
+        name: np.concatenate([getattr(piece, name) for piece in pieces])
+        for name in ("t", "q", "qd", "qdd", "tau", "trajectory")
+        if getattr(first, name) is not None
+    }
+    truth = {name: np.concatenate([piece.truth[name] for piece in pieces]) for name in first.truth}
+    return replace(first, **columns, truth=truth)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from ..errors import DelanError, SettingsError
+from .log_options import LogsArgument, name_of, takes_log_options
 
 if TYPE_CHECKING:
     from ..learning.evaluate import Scores
@@ -92,12 +93,15 @@ def demo(
 
 @app.command()
 @_command
+@takes_log_options
 def fit(
-    log: Annotated[Path, typer.Argument(help="Log to learn from: npz or CSV.", show_default=False)],
+    log: LogsArgument,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Model file to write; default: LOG's name with .delan.")
     ] = None,
-    test: Annotated[Path | None, typer.Option(help="Log to score the model on; never used to choose it.")] = None,
+    test: Annotated[
+        Path | None, typer.Option(help="Log or folder to score the model on; never used to choose it.")
+    ] = None,
     model: Annotated[
         Literal["delan", "chain", "feedforward"],
         typer.Option(help="The paper's network, a rigid arm of learned geometry, or a plain network."),
@@ -129,11 +133,13 @@ def fit(
     ] = 1,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint of a stopped fit.")] = False,
     as_json: JsonOption = False,
+    *,
+    log_options: Any,
 ) -> None:
     """Learn a model of the robot in LOG and write it to one file."""
     if seconds is not None and epochs is not None:
         raise SettingsError("--seconds and --epochs both bound the training; give one of them")
-    out = Path(log.stem + ".delan") if out is None else out
+    out = Path(log[0].stem + ".delan") if out is None else out
     _require_writable(out)
     import jax
 
@@ -148,8 +154,8 @@ def fit(
     from .progress import progress_bars
     from .tables import show_scores
 
-    dataset = prepare(read_log(log))
-    test_set = None if test is None else prepare(read_log(test))
+    dataset = prepare(read_log(log, log_options))
+    test_set = None if test is None else prepare(read_log(test, log_options))
     if test_set is not None:
         require_same_joints(dataset.joints, test_set)  # now, not after the training
     settings = FitSettings(
@@ -177,7 +183,7 @@ def fit(
     provenance = result.provenance()
     if test_set is not None:
         provenance["scores"]["test"] = scores.as_dict()
-    storage.save(result.model, out, provenance=provenance | {"log": log.name})
+    storage.save(result.model, out, provenance=provenance | {"log": name_of(log)})
     scored_on = f"validation trajectories ({len(result.trajectories)})" if test is None else test.name
     if as_json:
         typer.echo(
@@ -195,10 +201,13 @@ def fit(
 
 @app.command()
 @_command
+@takes_log_options
 def evaluate(
     model: Annotated[Path, typer.Argument(help="Model file that `delan fit` wrote.", show_default=False)],
-    log: Annotated[Path, typer.Argument(help="Log to score it on: npz or CSV.", show_default=False)],
+    log: LogsArgument,
     as_json: JsonOption = False,
+    *,
+    log_options: Any,
 ) -> None:
     """Score a model on a log: torque, its parts where the truth is known, accelerations and predicted motion."""
     import time
@@ -210,11 +219,11 @@ def evaluate(
     from .tables import show_scores
 
     began = time.perf_counter()
-    scores = evaluate_model(storage.load(model), prepare(read_log(log)))
+    scores = evaluate_model(storage.load(model), prepare(read_log(log, log_options)))
     if as_json:
         typer.echo(json.dumps({**scores.as_dict(), "seconds": time.perf_counter() - began, "model": str(model)}))
     else:
-        show_scores({model.name: scores}, log.name)
+        show_scores({model.name: scores}, name_of(log))
     _doubt(scores.torque.nmse_mean)
 
 

@@ -1,0 +1,122 @@
+"""npz archives of named arrays, read through the archive so many rows at a time, never through pickle."""
+
+import contextlib
+import math
+import zipfile
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from ...errors import DataError, DelanError
+from ...joints import JointKind, Joints
+from .groups import sheets_of
+from .sheet import Field, Pieces, Sheet, foreign, require_believable
+
+MAGIC = b"PK"
+NPZ_FORM = "npz arrays: t (time,), q and tau (time, dof); optional qd, qdd, inertial, coriolis, gravity, trajectory"
+_WHAT = "readable npz file"
+_NAMING = ("joint_names", "joint_kinds")
+
+
+def read_archive(path: Path, mapped: Collection[str] = ()) -> list[Sheet]:
+    """The sheets in an npz file: one, or one for each group of arrays named `group/array`."""
+    source = str(path)
+    with foreign(source, _WHAT), zipfile.ZipFile(path) as archive:
+        fields = {name: _field(path, archive, name) for name in _members(archive)}
+        naming = {name: _text(archive, name) for name in _NAMING if name in fields}
+
+    def pieces(wanted: Sequence[str], rows: int) -> Pieces:
+        return _pieces(path, wanted, rows)
+
+    fields = {name: known for name, known in fields.items() if name not in _NAMING}
+    joints = _joints(source, naming, fields) if naming else None
+    return sheets_of(source, NPZ_FORM, fields, pieces, mapped=mapped, joints=joints)
+
+
+def _members(archive: zipfile.ZipFile) -> list[str]:
+    return [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
+
+
+def _header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Shape, whether columns come first, and type of an array whose numbers follow."""
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    return read(file)
+
+
+def _field(path: Path, archive: zipfile.ZipFile, name: str) -> Field:
+    with archive.open(f"{name}.npy") as file:
+        shape, _, dtype = _header(file)
+    if not dtype.hasobject:
+        require_believable(str(path), name, shape, dtype.itemsize, path.stat().st_size)
+    return Field(shape=shape)
+
+
+def _text(archive: zipfile.ZipFile, name: str) -> tuple[str, ...]:
+    with archive.open(f"{name}.npy") as file:
+        values = np.lib.format.read_array(file, allow_pickle=False)
+    return tuple(str(value) for value in values.ravel())
+
+
+def _joints(source: str, naming: dict[str, tuple[str, ...]], fields: dict[str, Field]) -> Joints | None:
+    shape = fields["q"].shape if "q" in fields else ()
+    if len(shape) != 2 or shape[1] == 0:
+        return None
+    default = Joints.revolute(shape[1])
+    names = naming.get("joint_names", default.names)
+    kinds = cast(tuple[JointKind, ...], naming.get("joint_kinds", default.kinds))
+    if len(names) != shape[1] or len(kinds) != shape[1]:
+        problem = (
+            f"expected one joint name and one kind for each of {shape[1]} joints, got {len(names)} and {len(kinds)}"
+        )
+        raise DataError(source, problem, column=_NAMING[0] if len(names) != shape[1] else _NAMING[1])
+    try:
+        return Joints(names, kinds)
+    except DelanError as error:
+        raise DataError(source, str(error)) from None
+
+
+def _pieces(path: Path, wanted: Sequence[str], rows: int) -> Pieces:
+    source = str(path)
+    with foreign(source, _WHAT), contextlib.ExitStack() as stack:
+        archive = stack.enter_context(zipfile.ZipFile(path))
+        members = {}
+        for name in wanted:
+            file = stack.enter_context(archive.open(f"{name}.npy"))
+            members[name] = _Member(name, file)
+        while True:
+            piece = {name: member.take(rows) for name, member in members.items()}
+            if not any(len(values) for values in piece.values()):
+                return
+            yield piece
+
+
+class _Member:
+    """An array of an archive, handed out from its first row to its last."""
+
+    def __init__(self, name: str, file: Any):
+        self._name, self._file = name, file
+        self._shape, by_columns, self._dtype = _header(file)
+        if self._dtype.hasobject:
+            raise ValueError(f"array {name} holds objects, which are not read: allow_pickle is off")
+        self._at = 0
+        self._whole = None
+        if by_columns and len(self._shape) > 1:  # its rows lie scattered over the file
+            self._whole = self._read(self._shape).reshape(self._shape, order="F")
+
+    def take(self, rows: int) -> np.ndarray:
+        count = max(0, min(rows, self._shape[0] - self._at))
+        first, self._at = self._at, self._at + count
+        if self._whole is not None:
+            return self._whole[first : self._at]
+        shape = (count, *self._shape[1:])
+        return self._read(shape).reshape(shape)
+
+    def _read(self, shape: tuple[int, ...]) -> np.ndarray:
+        wanted = math.prod(shape) * self._dtype.itemsize
+        content = self._file.read(wanted)
+        if len(content) < wanted:
+            raise EOFError(f"array {self._name} ends {wanted - len(content)} bytes early")
+        return np.frombuffer(content, self._dtype)
