@@ -1,0 +1,468 @@
+"""Logs in every form read back equal, by their own names or mapped; pieces equal the whole; damage gets our errors."""
+
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rosbags.rosbag2 import StoragePlugin
+
+from delan.data.formats import sheet
+from delan.data.log_options import LogOptions
+from delan.data.logs import read_log, stream_log
+from delan.errors import DataError, DelanError, SettingsError
+from delan.joints import Recording
+
+from .log_writers import (
+    NAMES,
+    WRITERS,
+    columns,
+    motion,
+    write_bag,
+    write_csv,
+    write_hdf5,
+    write_npz,
+    write_parquet,
+)
+
+
+def same(recording: Recording, data: dict[str, np.ndarray], *, close: float = 0.0) -> None:
+    for name in ("q", "qd", "tau"):
+        np.testing.assert_allclose(getattr(recording, name), data[name], rtol=0, atol=close)
+    np.testing.assert_allclose(recording.t - recording.t[0], data["t"], rtol=0, atol=max(close, 1e-9))
+
+
+def table(path: Path, named: dict[str, np.ndarray], line: str = ",") -> Path:
+    rows = [line.join(named)] + [line.join(repr(float(v)) for v in row) for row in zip(*named.values(), strict=True)]
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("form", WRITERS)
+def test_every_form_reads_back_equal_whatever_it_is_called(form, tmp_path):
+    data = motion()
+    recording = read_log(WRITERS[form](tmp_path / "a.log", data))
+    same(recording, data)
+    assert recording.joints.names == (NAMES if form in ("mcap", "sqlite") else ("joint0", "joint1", "joint2"))
+    assert set(recording.trajectory) == {0}
+
+
+@pytest.mark.parametrize("form", WRITERS)
+@pytest.mark.parametrize("rows", [1, 7, 60, 1000])
+def test_pieces_make_the_whole(form, rows, tmp_path):
+    path = WRITERS[form](tmp_path / "a.log", motion())
+    whole = read_log(path)
+    pieces = list(stream_log(path, rows=rows))
+    assert max(len(piece.t) for piece in pieces) == min(rows, 60)
+    for name in ("t", "q", "qd", "tau", "trajectory"):
+        np.testing.assert_array_equal(np.concatenate([getattr(p, name) for p in pieces]), getattr(whole, name))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"delimiter": ";"},
+        {"delimiter": ";", "comma": True},
+        {"delimiter": "\t"},
+        {"delimiter": " "},
+        {"before": "# made by a robot\n# at noon\n\n"},
+        {"before": "% made by a robot\r\n"},
+    ],
+)
+def test_dialects_of_csv(options, tmp_path):
+    data = motion()
+    same(read_log(write_csv(tmp_path / "a.csv", data, **options)), data)
+
+
+def test_a_header_in_a_comment_quotes_and_text_elsewhere(tmp_path):
+    data = motion()
+    made = columns(data)
+    np.savetxt(tmp_path / "a.txt", np.stack(list(made.values()), axis=1), header=" ".join(made), fmt="%.17g")
+    same(read_log(tmp_path / "a.txt"), data)
+    lines = write_csv(tmp_path / "a.csv", data).read_text().splitlines()
+    lines = [f'{line},"mode, {"x" if i else "name"}"' for i, line in enumerate(lines)]
+    (tmp_path / "b.csv").write_text("\n".join(lines))
+    same(read_log(tmp_path / "b.csv"), data)
+    (tmp_path / "c.csv").write_text("\n".join(lines), encoding="utf-16")
+    same(read_log(tmp_path / "c.csv"), data)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("{word}_{one}", None),
+        ("joint{one}_{word}", None),
+        ("J{one}.{word} [unit]", None),
+        ("actual_{word}_{joint}", None),
+        ("/joint_states/{word}[{joint}]", None),
+        ("{word}.{name}", NAMES),
+        ("/robot/joint_states/{name}/{word}", NAMES),
+        ("{name}_{word}", NAMES),
+        ("{Word}{one}", None),
+    ],
+)
+@pytest.mark.parametrize(
+    "words", [("position", "velocity", "effort"), ("pos", "vel", "torque"), ("q", "dq", "tau"), ("q", "qd", "trq")]
+)
+def test_common_names_are_found(pattern, names, words, tmp_path):
+    data = motion()
+    made = {"timestamp": data["t"]}
+    for word, quantity in zip(words, ("q", "qd", "tau"), strict=True):
+        for joint, name in enumerate(NAMES):
+            column = pattern.format(word=word, Word=word.capitalize(), joint=joint, one=joint + 1, name=name)
+            made[column] = data[quantity][:, joint]
+    made["target_q_0"] = made["tool_pos_x"] = made["temperature_1"] = np.full(60, np.nan)
+    recording = read_log(table(tmp_path / "a.csv", made))
+    same(recording, data)
+    assert recording.joints.names == (names or ("joint0", "joint1", "joint2"))
+
+
+@pytest.mark.parametrize("unit", [1e3, 1e6, 1e9])
+@pytest.mark.parametrize("start", [0, 1_700_000_000])
+@pytest.mark.parametrize("form", ["csv", "npz"])
+def test_units_of_time_are_found(unit, start, form, tmp_path):
+    data = motion()
+    stamps = (
+        np.round((data["t"] + start) * unit).astype(np.int64)
+        if start < 1
+        else start * int(unit) + np.round(data["t"] * unit).astype(np.int64)
+    )
+    path = WRITERS[form](tmp_path / "a.log", {**data, "t": stamps})
+    same(read_log(path), data, close=3e-7 if form == "csv" else 1e-12)
+
+
+def test_a_unit_that_cannot_be_told_is_asked_for(tmp_path):
+    data = motion()
+    rows = np.arange(60)
+    with pytest.raises(DataError, match=r"column t: a step of 1 counts the rows, or is in ms; give --time-scale"):
+        read_log(write_npz(tmp_path / "a.npz", {**data, "t": rows}))
+    with pytest.raises(DataError, match=r"a step of 100 could be in more than one unit"):
+        read_log(write_npz(tmp_path / "b.npz", {**data, "t": 100 * rows}))
+    same(read_log(tmp_path / "a.npz", LogOptions(time_scale=0.01)), data)
+    same(read_log(tmp_path / "a.npz", LogOptions(rate=100.0)), data)
+    named = columns({**data, "t": 10.0 * rows})
+    named["time [ms]"] = named.pop("t")
+    same(read_log(table(tmp_path / "d.csv", named)), data)
+
+
+def test_options_turn_units_signs_and_currents_and_pick_joints(tmp_path):
+    data = motion()
+    logged = {
+        "t": data["t"],
+        "q": np.degrees(data["q"]) * [1, -1, 1],
+        "qd": np.degrees(data["qd"]) * [1, -1, 1],
+        "current": data["tau"] / [0.1, 0.2, 0.3] * [1, 1, -1],
+    }
+    path = write_npz(tmp_path / "a.npz", logged)
+    with pytest.raises(DataError, match=r"holds currents \(current\) and no torques; give .* --gain"):
+        read_log(path)
+    options = LogOptions(degrees=True, gain=(0.1, 0.2, 0.3), flip={"q": (1,), "tau": ("joint2",)})
+    same(read_log(path, options), data, close=1e-12)
+    kept = LogOptions(degrees=True, gain=(0.3, 0.1), flip={"q": (1,), "tau": (2,)}, joints=(2, "joint0"))
+    recording = read_log(path, kept)
+    same(recording, {**data, **{name: data[name][:, [2, 0]] for name in ("q", "qd", "tau")}}, close=1e-12)
+    assert recording.joints.names == ("joint2", "joint0")
+    turned = read_log(path, LogOptions(degrees=True, gain=(-1.0,), flip={"tau": "all"}))
+    np.testing.assert_array_equal(turned.tau, logged["current"])
+
+
+def test_degrees_in_a_name_are_believed(tmp_path):
+    data = motion()
+    made = {"t": data["t"]}
+    for joint in range(3):
+        made[f"pos_{joint} [deg]"] = np.degrees(data["q"][:, joint])
+        made[f"vel_{joint} [rad/s]"] = data["qd"][:, joint]
+        made[f"torque_{joint} [Nm]"] = data["tau"][:, joint]
+    same(read_log(table(tmp_path / "a.csv", made)), data, close=1e-12)
+
+
+def test_mapped_columns_arrays_and_headerless_files(tmp_path):
+    data = motion()
+    made = columns(data)
+    strange = dict(zip([f"c{i}" for i in range(10)], made.values(), strict=True))
+    path = table(tmp_path / "a.csv", strange)
+    options = LogOptions(map={"t": "c0", "q": "c{1-3}", "qd": ("c4", "c5", "c6"), "tau": "c7,c8,c9"})
+    same(read_log(path, options), data)
+    without = read_log(path, LogOptions(map={"t": "c0", "q": "c{1-3}", "tau": "c{7-9}", "qd": ""}))
+    assert without.qd is None
+    (tmp_path / "b.csv").write_text("\n".join(path.read_text().splitlines()[1:]))
+    with pytest.raises(DataError, match=r"no header over its 10 columns; say which is what, such as --map t=column1"):
+        read_log(tmp_path / "b.csv")
+    mapped = {"t": "column1", "q": "column{2-4}", "qd": "column{5-7}", "tau": "column{8-10}"}
+    same(read_log(tmp_path / "b.csv", LogOptions(map=mapped)), data)
+    arrays = write_npz(tmp_path / "c.npz", {f"A_{name}": values for name, values in data.items()})
+    with pytest.raises(DataError, match=r"has no array 'q', only A_t, A_q, .*say which by --map"):
+        read_log(arrays)
+    same(read_log(arrays, LogOptions(map={name: f"A_{name}" for name in data})), data)
+    named = LogOptions(map={"q": "at {} now", "tau": "push {}"})
+    logged = {"t": data["t"]} | {f"at {n} now": data["q"][:, i] for i, n in enumerate(NAMES)}
+    logged |= {f"push {n}": data["tau"][:, i] for i, n in reversed(list(enumerate(NAMES)))}
+    recording = read_log(table(tmp_path / "d.csv", logged), named)
+    assert recording.joints.names == NAMES
+    np.testing.assert_array_equal(recording.tau, data["tau"])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"theta_0": 0.0}, None),
+        ({"q0": None}, r"column q0: is missing"),
+        ({"qd2": None}, r"column qd2: is missing; .*--map qd= leaves it out"),
+        ({"t": None, "time": 0.0, "stamp": 0.0}, r"several columns may be t: time, stamp; say which by --map 't=time'"),
+        ({"t": None}, r"column t: is missing; .*--rate HZ"),
+        ({"tau0": None, "tau1": None, "tau2": None}, r"column tau: is missing; .*say which by --map 'tau="),
+        (
+            {"q0": None, "q1": None, "q2": None, "pos_0": 0.0, "theta_0": 0.0},
+            r"several columns may be q: pos_0, theta_0; say which by --map 'q=pos_\{\}'",
+        ),
+    ],
+)
+def test_what_is_missing_or_could_be_two_is_asked_for(change, message, tmp_path):
+    made = {**columns(motion()), **{name: np.zeros(60) for name, value in change.items() if value is not None}}
+    made = {name: values for name, values in made.items() if change.get(name, 0.0) is not None}
+    path = table(tmp_path / "a.csv", made)
+    if message is None:
+        read_log(path)
+        return
+    with pytest.raises(DataError, match=message):
+        read_log(path)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"joints": (7,)}, r"--joints: there is no joint 7; the log has 0 joint0, 1 joint1"),
+        ({"joints": ("elbow",)}, r"--joints: there is no joint 'elbow'"),
+        ({"joints": (0, "joint0")}, r"--joints: 0, joint0 name a joint twice"),
+        ({"flip": {"tau": (3,)}}, r"--flip: there is no joint 3"),
+        ({"gain": (1.0, 2.0)}, r"--gain gives 2 numbers for 3 joints"),
+        ({"map": {"q": "nothing_{}"}}, r"--map q=nothing_\{\} names nothing in it; it has t, q"),
+        ({"map": {"tau": "q,qd"}}, r"--map gives 2 columns for 3 joints|expected shape"),
+    ],
+)
+def test_options_that_do_not_fit_the_log(options, message, tmp_path):
+    with pytest.raises(DataError, match=message):
+        read_log(write_npz(tmp_path / "a.npz", motion()), LogOptions(**options))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"map": {"position": "x"}}, "map knows no quantity 'position'; give columns for one of t, trajectory, q"),
+        ({"map": {"q": "a{}b{}"}}, r"'a\{\}b\{\}' cannot be understood; write one"),
+        ({"map": {"q": "a{3-1}"}}, r"runs backward; write \{1-3\}"),
+        ({"map": {"q": ""}}, "q cannot be left out of a log"),
+        ({"gain": ()}, "gain must be finite N m per A and not 0"),
+        ({"gain": (0.1, 0.0)}, "one for all joints or one each; got 0.1, 0.0"),
+        ({"flip": {"qd": (1,)}}, "flip turns the sign of q .* or tau, got 'qd'"),
+        ({"flip": {"q": ()}}, "flip of q must be a list of joints"),
+        ({"joints": ()}, "joints must be a list of joints, got"),
+        ({"joints": (1, 1)}, "a joint stands there twice in 1, 1"),
+        ({"joints": (-1,)}, "-1 is no joint; give numbers counted from 0"),
+        ({"time_scale": 0.0}, "time_scale must be positive and finite"),
+        ({"rate": float("nan")}, "rate must be positive and finite"),
+        ({"rate": 5.0, "time_scale": 1.0}, "give one of them"),
+    ],
+)
+def test_options_that_make_no_sense(options, message):
+    with pytest.raises(SettingsError, match=message):
+        LogOptions(**options)
+
+
+def test_a_folder_or_several_files_are_several_trajectories(tmp_path):
+    first, second = motion(40, seed=1), motion(60, seed=2)
+    write_csv(tmp_path / "b.csv", second)
+    write_npz(tmp_path / "a.npz", {**first, "trajectory": np.repeat([7, 3], 20)})
+    write_bag(tmp_path / "c", first)
+    (tmp_path / "README.md").write_text("# nothing")
+    (tmp_path / ".hidden.csv").write_text("x")
+    with pytest.raises(DataError, match=r"c: has joints shoulder_pan_joint.*a\.npz has joint0"):
+        read_log(tmp_path)
+    paths = [tmp_path / "a.npz", tmp_path / "b.csv"]
+    recording = read_log(paths)
+    assert recording.source.endswith("a.npz and 1 more")
+    np.testing.assert_array_equal(recording.trajectory, np.repeat([0, 1, 2], [20, 20, 60]))
+    np.testing.assert_array_equal(recording.q, np.concatenate([first["q"], second["q"]]))
+    pieces = list(stream_log(paths, rows=15))
+    np.testing.assert_array_equal(np.concatenate([piece.trajectory for piece in pieces]), recording.trajectory)
+    write_npz(tmp_path / "d.npz", {name: values for name, values in first.items() if name != "qd"})
+    with pytest.raises(DataError, match=r"d\.npz: has no qd, .*b\.csv has it; leave it out by --map qd="):
+        read_log([tmp_path / "b.csv", tmp_path / "d.npz"])
+    slow = write_npz(tmp_path / "e.npz", {**second, "t": 2 * second["t"], "qd": second["qd"] / 2})
+    with pytest.raises(DataError, match=r"mixed sampling rates: steps of 0.02 s here"):
+        read_log([tmp_path / "b.csv", slow])
+    with pytest.raises(SettingsError, match="no log was given"):
+        read_log([])
+
+
+def test_groups_are_trajectories(tmp_path):
+    runs = {f"run{i}/{name}": values for i in range(3) for name, values in motion(20, seed=i).items()}
+    for path in (write_npz(tmp_path / "a.npz", {"gear": np.ones(3), **runs}), write_hdf5(tmp_path / "a.h5", runs)):
+        recording = read_log(path)
+        np.testing.assert_array_equal(recording.trajectory, np.repeat([0, 1, 2], 20))
+        np.testing.assert_array_equal(recording.q[20:40], motion(20, seed=1)["q"])
+        one = read_log(path, LogOptions(map={name: f"run2/{name}" for name in ("t", "q", "qd", "tau")}))
+        same(one, motion(20, seed=2))
+
+
+@pytest.mark.parametrize("storage", list(StoragePlugin))
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_bags_keep_joint_names_in_any_order(storage, shuffled, tmp_path):
+    data = motion()
+    path = write_bag(tmp_path / "bag", data, storage=storage, shuffled=shuffled, topic="/arm/joint_states")
+    recording = read_log(path)
+    same(recording, data)
+    assert recording.joints.names == NAMES
+    picked = read_log(path, LogOptions(joints=("elbow_joint",)))
+    np.testing.assert_array_equal(picked.q, data["q"][:, [1]])
+
+
+@pytest.mark.parametrize("rows", [7, 200])
+def test_torques_and_currents_from_a_topic_beside_the_states(rows, tmp_path):
+    data = motion()
+    between = np.concatenate([data["tau"][:1], 0.2 * data["tau"][:-1] + 0.8 * data["tau"][1:]])
+    for topic, options in [
+        ("/joint_torques", LogOptions()),
+        ("/strange", LogOptions(map={"tau": "/strange"})),
+        ("/motor_currents", LogOptions(gain=(1.0,))),
+        ("/strange", LogOptions(map={"current": "/strange"}, gain=(1.0,))),
+    ]:
+        path = write_bag(tmp_path / f"bag{len(list(tmp_path.iterdir()))}", data, beside=topic)
+        tau = np.concatenate([piece.tau for piece in stream_log(path, options, rows=rows)])
+        np.testing.assert_allclose(tau, between, atol=1e-12)
+    with pytest.raises(DataError, match=r"has no array 'tau'"):
+        read_log(write_bag(tmp_path / "without", data, beside="/strange"))
+
+
+def test_a_log_that_is_not_sound_can_be_read_to_be_looked_at(tmp_path):
+    path = write_csv(tmp_path / "a.csv", motion())
+    lines = path.read_text().splitlines()
+    lines[3] = lines[3].rpartition(",")[0] + ","
+    path.write_text("\n".join(lines))
+    with pytest.raises(DataError, match=r"column tau2, row 2: expected a number, got ''"):
+        read_log(path)
+    lines[5] = lines[5].rpartition(",")[0]
+    lines[7], lines[8] = lines[8], lines[7]
+    path.write_text("\n".join(lines))
+    recording = read_log(path, sound=False)
+    assert np.flatnonzero(np.isnan(recording.tau[:, 2])).tolist() == [2, 4]
+    assert sum(len(piece.t) for piece in stream_log(path, rows=9, sound=False)) == 60
+
+
+def test_a_stream_finds_time_that_runs_back_between_pieces(tmp_path):
+    data = motion()
+    data["t"][30:] -= 0.2
+    with pytest.raises(DataError, match=r"column t, row 30: time does not run forward"):
+        list(stream_log(write_npz(tmp_path / "a.npz", data), rows=30))
+    with pytest.raises(SettingsError, match="rows must be at least 1, got 0"):
+        list(stream_log(tmp_path / "a.npz", rows=0))
+
+
+def test_a_missing_library_is_named_with_the_line_to_install_it(tmp_path, monkeypatch):
+    def missing(name: str):
+        raise ImportError(name)
+
+    monkeypatch.setattr(sheet, "import_module", missing)
+    for form, library in [("parquet", "pyarrow"), ("hdf5", "h5py"), ("mcap", "rosbags")]:
+        path = WRITERS[form](tmp_path / form, motion())
+        with pytest.raises(DataError, match=rf"needs {library}; pip install 'delan\[logs\]'"):
+            read_log(path)
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "npz", "hdf5"])
+def test_streams_hold_one_piece_in_memory(form, tmp_path):
+    """A file of tens of megabytes as text: what is held at once does not grow with it."""
+    path = WRITERS[form](tmp_path / "a.log", motion(50_000, dof=7))
+    tracemalloc.start()
+    try:
+        count = sum(len(piece.t) for piece in stream_log(path, rows=2_000, sound=False))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert count == 50_000
+    assert peak < 5e6  # a piece is 0.35 MB as numbers, the whole 9
+
+
+def test_logs_of_real_arms_as_they_were_published(published_letters):
+    """Files of real robots, none of them written for us."""
+    folder = published_letters.parent
+    panda = read_log(folder / "panda_first75.npz")
+    assert panda.q.shape == (15408, 7)
+    assert panda.qdd is None
+    kuka = LogOptions(map={"t": "A_t", "q": "A_q_motor_side", "tau": "A_tau_motor"})
+    assert read_log(folder / "kuka_kr300_A.npz", kuka).tau.shape == (2501, 6)
+    with pytest.raises(DataError, match=r"npz \[.*\]: has no array 't', only q, qd, q_des, qd_des"):
+        read_log(folder / "wam7_real_neg_500Hz.npz")
+
+
+def damaged(content: bytes, rng: np.random.Generator) -> bytes:
+    """Cut, overwritten, shuffled, doubled, or with words and numbers where others stood."""
+    made = bytearray(content)
+    kind = rng.integers(7)
+    if kind == 0:
+        return bytes(made[: rng.integers(len(made) + 1)])
+    if kind in (1, 2):
+        for _ in range(int(rng.integers(1, 20))):
+            made[rng.integers(len(made))] = rng.integers(256)
+    elif kind == 3:
+        at, size = sorted(rng.integers(0, len(made), 2))
+        made[at:size] = bytes(rng.integers(0, 256, size - at, dtype=np.uint8)) if rng.random() < 0.5 else b""
+    elif kind == 4:
+        words = [b"nan", b"inf", b"-1e400", b"text", b'"', b",,", b"\n", b"\0", b"\xff" * 8, b"9" * 40, b"\x7f" * 8]
+        for _ in range(int(rng.integers(1, 5))):
+            at = rng.integers(len(made))
+            word = words[rng.integers(len(words))]
+            made[at : at + (len(word) if rng.random() < 0.7 else 0)] = word
+    elif kind == 5:
+        at = sorted(rng.integers(0, len(made), 4))
+        made = made[: at[0]] + made[at[2] : at[3]] + made[at[1] : at[2]] + made[at[0] : at[1]] + made[at[3] :]
+    else:
+        lines = bytes(made).split(b"\n")
+        rng.shuffle(lines)
+        made = bytearray(b"\n".join(lines))
+    return bytes(made)
+
+
+def fuzz(folder: Path, cases: int, seed: int) -> int:
+    """Damaged logs of every form: each reads or raises our own error; returns how many still read."""
+    rng = np.random.default_rng(seed)
+    contents = {}
+    for form, write in WRITERS.items():
+        data: dict = motion(12)
+        if form in ("csv", "npz", "hdf5"):
+            data["trajectory"] = np.repeat([1, 2], 6)
+        contents[form] = write(folder / form.replace(" ", "_"), data).read_bytes()
+    path, read = folder / "log", 0
+    for case in range(cases):
+        form = list(contents)[case % len(contents)]
+        content = damaged(contents[form], rng)
+        path.write_bytes(content)
+        try:
+            recording = read_log(path) if rng.random() < 0.7 else read_log(path, sound=False)
+            read += 1
+            assert recording.q.shape == recording.tau.shape
+        except DelanError:
+            pass
+        except BaseException as error:
+            raise AssertionError(f"case {case} of {form}, seed {seed}") from error
+    return read
+
+
+@pytest.mark.usefixtures("as_shipped")
+def test_damaged_logs_of_every_form_get_our_errors(tmp_path):
+    assert fuzz(tmp_path, 400, seed=0) > 10
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("as_shipped")
+def test_ten_thousand_damaged_logs_get_our_errors(tmp_path):
+    assert fuzz(tmp_path, 10_000, seed=1) > 100
+
+
+def test_columns_in_any_order_are_the_same_log(tmp_path):
+    data = motion()
+    names = list(columns(data))
+    np.random.default_rng(0).shuffle(names)
+    same(read_log(table(tmp_path / "a.csv", {name: columns(data)[name] for name in names})), data)
+    write_parquet(tmp_path / "b", data)
+    same(read_log(tmp_path / "b"), data)
