@@ -4,7 +4,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .data.log_options import LogOptions as LogOptions
     from .data.logs import read_log as read_log
+    from .data.logs import stream_log as stream_log
     from .data.preparation import hold_out as hold_out
     from .data.preparation import prepare as prepare
     from .errors import DataError as DataError
@@ -53,7 +55,8 @@ if TYPE_CHECKING:
     from .storage import save as save
 
 _HOMES = {
-    "data.logs": ("read_log",),
+    "data.log_options": ("LogOptions",),
+    "data.logs": ("read_log", "stream_log"),
     "data.preparation": ("hold_out", "prepare"),
     "errors": ("DataError", "DelanError", "ModelError", "ModelFileError", "RobotError", "SettingsError"),
     "joints": ("Dataset", "JointLimits", "JointState", "Joints", "Recording", "TorqueComponents", "Trajectory"),

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,18 +25,27 @@ def read_log(paths: Paths, options: LogOptions | None = None, *, sound: bool = T
     The form is told by content, not by name. Each file is a trajectory, or as many as it tells apart. What a fit
     cannot use is refused; with `sound=False` it is handed out as it is, empty cells of a table as not a number.
     """
-    by_source: dict[str, list[Recording]] = {}
+    columns: dict[str, list[np.ndarray]] = {}
+    ends: dict[str, int] = {}
+    first, rows = None, 0
     for piece in _pieces(paths, options or LogOptions(), _ROWS, gaps=not sound):
-        by_source.setdefault(piece.source, []).append(piece)
-    recordings = [_joined(pieces) for pieces in by_source.values()]
-    by_source.clear()
+        first = first or replace(piece, **_cut(piece, 0, 1))
+        for name, values in _columns(piece).items():
+            columns.setdefault(name, []).append(values)
+        rows += len(piece.t)
+        ends[piece.source] = rows
+    assert first is not None  # a log without rows is refused
+    # one quantity after the other, so that never the whole stands twice in memory
+    joined = {name: np.concatenate(columns.pop(name)) for name in list(columns)}
+    truth = {name: joined.pop(name) for name in first.truth}
+    whole = replace(first, **joined, truth=truth)
+    if len(ends) == 1:
+        return require_sound(whole) if sound else whole
     if sound:
-        for recording in recordings:
-            require_sound(recording)
-    whole = _joined(recordings)
-    if len(recordings) == 1:
-        return whole
-    whole = replace(whole, source=f"{recordings[0].source} and {len(recordings) - 1} more")
+        starts = [0, *ends.values()]
+        for source, start, end in zip(ends, starts, starts[1:], strict=False):
+            require_sound(replace(whole, **_cut(whole, start, end), source=source))
+    whole = replace(whole, source=f"{first.source} and {len(ends) - 1} more")
     return require_sound(whole) if sound else whole
 
 
@@ -102,14 +112,13 @@ def _require_alike(first: _Told, other: _Told) -> None:
         raise DataError(other.source, f"{told}; leave it out by --map {name}=, or read them apart")
 
 
-def _joined(pieces: Sequence[Recording]) -> Recording:
-    if len(pieces) == 1:
-        return pieces[0]
-    first = pieces[0]
-    columns = {
-        name: np.concatenate([getattr(piece, name) for piece in pieces])
-        for name in ("t", "q", "qd", "qdd", "tau", "trajectory")
-        if getattr(first, name) is not None
-    }
-    truth = {name: np.concatenate([piece.truth[name] for piece in pieces]) for name in first.truth}
-    return replace(first, **columns, truth=truth)
+def _columns(piece: Recording) -> dict[str, np.ndarray]:
+    columns = {name: getattr(piece, name) for name in ("t", "q", "qd", "qdd", "tau", "trajectory")}
+    return {name: values for name, values in {**columns, **piece.truth}.items() if values is not None}
+
+
+def _cut(recording: Recording, start: int, end: int) -> dict[str, Any]:
+    """The fields of a recording between two rows."""
+    cut = {name: values[start:end] for name, values in _columns(recording).items()}
+    truth = {name: cut.pop(name) for name in recording.truth}
+    return {**cut, "truth": truth}
