@@ -299,20 +299,47 @@ def test_motors_without_memory_need_none():
 @pytest.mark.parametrize(
     ("share", "due"), [(0.4, [0, 3, 5, 8, 10, 13, 15, 18]), (1.0, list(range(20))), (0.1, [0, 10])]
 )
-def test_torques_are_begun_one_period_before_they_are_due(share, due):
+def test_torques_are_begun_early_and_taken_up_when_they_are_due(share, due):
     feed_forward = SlowFeedForward(TWO_LINK.joints)
     controller = TrackingController(LOW_GAINS["two_link"])
     refresh = Refresh(feed_forward, controller, share)
     fresh = []
     for k in range(20):
-        refresh.begin(k, targets(20)[k])
+        refresh.begin(k, lambda period: targets(30)[period])
         before = controller.feed_forward[0]
         refresh.collect(k)
         if controller.feed_forward[0] != before:
             fresh.append(k)
     assert fresh == due
-    assert len(feed_forward.begun) == len(due)
+    # The next one is under way already, for the target of its own period.
+    asked = [target.q_des[0] for target in feed_forward.begun]
+    np.testing.assert_allclose(asked[: len(due)], [targets(30)[k].q_des[0] for k in due])
+    assert len(asked) - len(due) == (share < 1)
     assert refresh.late == 0
+
+
+def test_a_torque_may_take_all_the_time_between_two_refreshes():
+    class TwoPeriods(SlowFeedForward):
+        """Ready two periods after it was begun."""
+
+        now = started = 0
+
+        def begin(self, target):
+            super().begin(target)
+            self.started = self.now
+
+        def ready(self, *, wait=False):
+            return np.zeros(self.joints.dof) if self.now >= self.started + 2 else None
+
+    feed_forward = TwoPeriods(TWO_LINK.joints)
+    refresh = Refresh(feed_forward, TrackingController(LOW_GAINS["two_link"]), 0.4)
+    late = []
+    for k in range(40):
+        feed_forward.now = k
+        refresh.collect(k)
+        refresh.begin(k + 1, lambda period: targets(50)[period])
+        late.append(refresh.late)
+    assert late[10] == late[-1] <= 3  # after the first ones, begun in a hurry, none
 
 
 def test_a_torque_that_is_late_leaves_the_old_one_in_use():
@@ -321,7 +348,7 @@ def test_a_torque_that_is_late_leaves_the_old_one_in_use():
     refresh = Refresh(feed_forward, controller, 1.0)
     used = []
     for k in range(10):
-        refresh.begin(k, targets(10)[k])
+        refresh.begin(k, lambda period: targets(20)[period])
         refresh.collect(k)
         used.append(controller.feed_forward[0])
     np.testing.assert_allclose(used, 0.01 * np.array([0, 0, 0, 1, 1, 1, 1, 2, 2, 2]))

@@ -178,7 +178,7 @@ def test_torques_are_refreshed_at_their_own_rate():
     result = run(feed_forward, cut(LETTER, 20))
     fresh = np.flatnonzero(np.diff(result.tau_ff[:, 0], prepend=0.0))
     np.testing.assert_array_equal(fresh, [0, 3, 5, 8, 10, 13, 15, 18])
-    for k, target in zip(fresh, feed_forward.begun, strict=True):
+    for k, target in zip(fresh, feed_forward.begun[: len(fresh)], strict=True):  # another one is under way
         np.testing.assert_array_equal(np.stack(target), [LETTER.q[k], LETTER.qd[k], LETTER.qdd[k]])
     assert result.stats.late_feedforward == 0
 

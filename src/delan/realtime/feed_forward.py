@@ -1,9 +1,10 @@
 """The torque that a model expects along the wanted motion, begun in one period and there in a later one."""
 
+import math
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, runtime_checkable
 
@@ -194,7 +195,8 @@ class StopMemory:
 
 
 class Refresh:
-    """Gives a controller its τ_ff at a rate of its own: begun one period ahead, taken up when it is there.
+    """Gives a controller its τ_ff at a rate of its own: begun as soon as the one before is taken up, for the way ahead
+    is known, and taken up in its period, or later if it is not there yet.
 
     Refresh number n is due in the first period k with k · share ≥ n.
 
@@ -213,20 +215,19 @@ class Refresh:
         """The number of the newest refresh that is due in period k."""
         return int(k * self._share + 1e-9)
 
-    def begin(self, k: int, target: JointTarget) -> None:
-        """Begin what is due in period k; not while another is being computed."""
-        due = self.due(k)
-        if self._pending is None and due > self._in_use:
-            self._feed_forward.begin(target)
-            self._pending = due
+    def begin(self, k: int, target: Callable[[int], JointTarget]) -> None:
+        """Before period k: begin what is due next, with the target of its period; not while another is computed."""
+        if self._pending is None:
+            self._pending = max(self.due(k), self._in_use + 1)
+            self._feed_forward.begin(target(max(k, math.ceil(self._pending / self._share - 1e-9))))
 
     def collect(self, k: int, *, wait: bool = False) -> None:
         """Give the controller what is ready in period k."""
-        if self._pending is not None:
+        due = self.due(k)
+        if self._pending is not None and due >= self._pending:
             tau = self._feed_forward.ready(wait=wait)
             if tau is not None:
                 self._controller.feed_forward, self._in_use, self._pending = tau, self._pending, None
-        due = self.due(k)
         self.late += due > max(self._due, self._in_use)
         self._due = due
 

@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from ..control import TrackingController
 from ..errors import SettingsError
-from ..joints import JointState, Trajectory
+from ..joints import JointState, JointTarget, Trajectory
 from ..robots.robot import Robot
 from .clocks import Clock, Deadlines, SteppedClock, Tick
 from .feed_forward import Compiled, FeedForward, Refresh, workers_follow
@@ -140,7 +140,7 @@ class _Run:
     def through(self, clock: Clock) -> None:
         """The whole plan, or as much of it as comes to pass."""
         self._controller.feed_forward = np.zeros(len(self._tau))
-        self._refresh.begin(0, self._plan.target(0))
+        self._refresh.begin(0, self._ahead)
         self._refresh.collect(0, wait=True)
         deadlines = Deadlines(clock, self._dt)
         try:
@@ -175,7 +175,7 @@ class _Run:
         self._log.spent("control")
         self._apply(tau)
         if k + 1 < self._plan.end:
-            self._refresh.begin(k + 1, self._plan.target(k + 1))
+            self._refresh.begin(k + 1, self._ahead)
         self._log.spent("feed_forward")
         if self._intake is not None:
             self._intake.take(k, t, self._plan, wait=self.patient)
@@ -249,6 +249,10 @@ class _Run:
             )
         )
         self._log.spent("progress")
+
+    def _ahead(self, k: int) -> JointTarget:
+        """What is wanted in a period to come; the last target goes on after the end."""
+        return self._plan.target(min(k, self._plan.end - 1))
 
     def _time(self, k: int) -> float:
         return self._start + k * self._dt
