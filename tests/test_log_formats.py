@@ -102,7 +102,8 @@ def test_a_header_in_a_comment_quotes_and_text_elsewhere(tmp_path):
     ],
 )
 @pytest.mark.parametrize(
-    "words", [("position", "velocity", "effort"), ("pos", "vel", "torque"), ("q", "dq", "tau"), ("q", "qd", "trq")]
+    "words",
+    [("position", "velocity", "effort"), ("pos", "vel", "torque"), ("q", "q_dot", "tau"), ("theta", "dq", "trq")],
 )
 def test_common_names_are_found(pattern, names, words, tmp_path):
     data = motion()

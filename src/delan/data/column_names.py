@@ -43,6 +43,9 @@ _OTHER_UNITS = _words("rad rads radian radians nm n m a amp ampere amperes per")
 _BESIDE_TIME = _words("header stamp time index log ros elapsed unix epoch")
 _BESIDE_TRAJECTORY = _words("index id number no")
 _WORD = re.compile(r"[^\W\d_]+|\d+|°")
+_DOTS = re.compile(r"(?<![a-z])(q|theta|θ)[ _]?(dd?)ot(?![a-z])", re.IGNORECASE)
+"""A rate written by its dots: q_dot, theta_ddot."""
+
 _SEAM = "\x1f"
 """Stands where camelCase begins a word."""
 
@@ -80,6 +83,7 @@ def parse_name(name: str) -> ColumnName | None:
     match = _BRACKETED_UNIT.search(name)
     if match and match.start():
         text, bracketed = name[: match.start()], [word.lower() for word in _WORD.findall(match[1])]
+    text = _DOTS.sub(lambda match: "q" + match[2].lower(), text)
     spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", _SEAM, text)
     spans = [(match.start(), match.end(), match[0].lower()) for match in _WORD.finditer(spaced)]
     words = [word for _, _, word in spans]

@@ -3,16 +3,13 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NoReturn
 
 from ..errors import DataError
 from ..joints import COMPONENTS, Joints
 from .column_names import ColumnName, parse_name
+from .column_questions import ask_for, ask_for_joint, ask_for_joints, ask_which, listed, refuse_pattern
 from .formats.sheet import Sheet
 from .log_options import QUANTITIES, REQUIRED, LogOptions
-
-_MOST = 40
-"""So many names are shown in an error."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +64,10 @@ def find_columns(sheet: Sheet, options: LogOptions) -> Layout:
             groups[quantity] = group
     groups = _torque_or_current(sheet, options, groups)
     if "q" not in groups:
-        _ask_for_joints(sheet)
+        ask_for_joints(sheet)
     time, unit = _time(sheet, options, parsed)
     if "tau" not in groups:
-        _missing(sheet, "tau")
+        ask_for(sheet, "tau")
     joints = _joints(sheet, options, groups)
     places = _places(sheet, groups, joints)
     trajectory = _single(sheet, options, parsed, "trajectory")
@@ -96,10 +93,10 @@ def _group(sheet: Sheet, options: LogOptions, parsed: Mapping[str, ColumnName], 
         style = "whole" if said.joint is None else "numbered" if isinstance(said.joint, int) else "named"
         same = families.setdefault((style, said.family), {})
         if (0 if said.joint is None else said.joint) in same:
-            _ambiguous(sheet, quantity, [*same.values(), name])
+            ask_which(sheet, quantity, [*same.values(), name])
         same[0 if said.joint is None else said.joint] = name
     if len(families) > 1:
-        _ambiguous(sheet, quantity, [name for columns in families.values() for name in columns.values()])
+        ask_which(sheet, quantity, [name for columns in families.values() for name in columns.values()])
     for (style, _), columns in families.items():
         return Group(style, columns, any(parsed[name].degrees for name in columns.values()))
     return None
@@ -122,7 +119,7 @@ def _mapped(sheet: Sheet, quantity: str, patterns: Sequence[str]) -> Group:
     before, after = (re.escape(part) for part in patterns[0].split("{}"))
     found = {name: match[1] for name in sheet.fields if (match := re.fullmatch(f"{before}(.+?){after}", name))}
     if not found:
-        _unknown(sheet, quantity, patterns[0])
+        refuse_pattern(sheet, quantity, patterns[0])
     if all(joint.isascii() and joint.isdigit() and len(joint) < 4 for joint in found.values()):
         return Group("numbered", {int(joint): name for name, joint in found.items()})
     return Group("named", {joint: name for name, joint in found.items()})
@@ -130,7 +127,7 @@ def _mapped(sheet: Sheet, quantity: str, patterns: Sequence[str]) -> Group:
 
 def _existing(sheet: Sheet, quantity: str, name: str) -> str:
     if name not in sheet.fields:
-        _unknown(sheet, quantity, name)
+        refuse_pattern(sheet, quantity, name)
     return name
 
 
@@ -140,7 +137,7 @@ def _torque_or_current(sheet: Sheet, options: LogOptions, groups: dict[str, Grou
     if options.gain is not None and current is not None:
         return {**groups, "tau": current}
     if current is not None and "tau" not in groups:
-        problem = f"holds currents ({_listed(current.columns.values())}) and no torques"
+        problem = f"holds currents ({listed(current.columns.values())}) and no torques"
         raise DataError(sheet.source, f"{problem}; give the torque of a current in N m/A, such as --gain 0.11")
     return groups
 
@@ -150,7 +147,7 @@ def _time(sheet: Sheet, options: LogOptions, parsed: Mapping[str, ColumnName]) -
         return None, None
     name = _single(sheet, options, parsed, "t")
     if name is None:
-        _missing(sheet, "t")
+        ask_for(sheet, "t")
     said = parsed.get(name)
     known = sheet.fields[name].unit
     return name, (said.unit if known is None and said is not None and said.quantity == "t" else known)
@@ -161,13 +158,13 @@ def _single(sheet: Sheet, options: LogOptions, parsed: Mapping[str, ColumnName],
     patterns = options.patterns(quantity)
     if patterns is not None:
         if len(patterns) > 1:
-            raise DataError(sheet.source, f"{quantity} is one column, --map gives {len(patterns)}: {_listed(patterns)}")
+            raise DataError(sheet.source, f"{quantity} is one column, --map gives {len(patterns)}: {listed(patterns)}")
         return _existing(sheet, quantity, patterns[0]) if patterns else None
     if quantity in sheet.fields:
         return quantity
     found = [name for name, said in parsed.items() if said.quantity == quantity and len(sheet.fields[name].shape) == 1]
     if len(found) > 1:
-        _ambiguous(sheet, quantity, found)
+        ask_which(sheet, quantity, found)
     return found[0] if found else None
 
 
@@ -218,7 +215,7 @@ def _places(sheet: Sheet, groups: Mapping[str, Group], joints: Joints) -> dict[s
         keys = list(joints.names) if group.style == "named" else [base + i for i in range(joints.dof)]
         for key in keys:
             if key not in group.columns:
-                _hole(sheet, quantity, group, key)
+                ask_for_joint(sheet, quantity, group.columns, key)
         places[quantity] = tuple(group.columns[key] for key in keys)
     return places
 
@@ -254,61 +251,3 @@ def _require_shapes(
                 what = "(time,)" if len(wanted) == 1 else "(time, dof)"
                 problem = f"expected shape {what} = {wanted}, got {shape}"
                 raise DataError(sheet.source, problem, column=name if quantity != name else quantity)
-
-
-def _ask_for_joints(sheet: Sheet) -> NoReturn:
-    names = list(sheet.fields)
-    if sheet.kind == "arrays":
-        _missing(sheet, "q")
-    if names and all(re.fullmatch(r"column\d+", name) for name in names):
-        problem = (
-            f"has no header over its {len(names)} columns; say which is what, such as "
-            "--map t=column1 --map 'q=column{2-7}' --map 'tau=column{8-13}'"
-        )
-        raise DataError(sheet.source, problem)
-    problem = f"no joint columns in the header ({_listed(names)}); expected {sheet.form}; {_line('q', names)}"
-    raise DataError(sheet.source, problem)
-
-
-def _missing(sheet: Sheet, quantity: str) -> NoReturn:
-    names = list(sheet.fields)
-    remedy = _line(quantity, names) + (", or give --rate HZ" if quantity == "t" else "")
-    if sheet.kind == "arrays":
-        problem = f"has no array {quantity!r}, only {_listed(names)}; expected {sheet.form}; {remedy}"
-        raise DataError(sheet.source, problem)
-    problem = f"is missing; the header has {_listed(names)}; expected {sheet.form}; {remedy}"
-    raise DataError(sheet.source, problem, column=quantity)
-
-
-def _hole(sheet: Sheet, quantity: str, group: Group, key: int | str) -> NoReturn:
-    """One joint of a quantity has no column."""
-    other, name = next(iter(group.columns.items()))
-    wanted = str(key).join(name.rsplit(str(other), 1))
-    problem = f"is missing; the header has {_listed(sheet.fields)}; expected {sheet.form}"
-    if group.style == "named":
-        problem = f"is missing: only {_listed(map(str, group.columns))} have it; pick joints by --joints"
-    if quantity not in REQUIRED:
-        problem += f"; --map {quantity}= leaves it out"
-    raise DataError(sheet.source, problem, column=wanted)
-
-
-def _ambiguous(sheet: Sheet, quantity: str, names: Sequence[str]) -> NoReturn:
-    problem = f"several columns may be {quantity}: {_listed(names)}; {_line(quantity, names)}"
-    raise DataError(sheet.source, problem, column=quantity)
-
-
-def _unknown(sheet: Sheet, quantity: str, pattern: str) -> NoReturn:
-    problem = f"--map {quantity}={pattern} names nothing in it; it has {_listed(sheet.fields)}"
-    raise DataError(sheet.source, problem, column=quantity)
-
-
-def _line(quantity: str, names: Sequence[str]) -> str:
-    """The option to write, with a name of the log."""
-    example = names[0] if names else "name"
-    pattern = re.sub(r"\d+(?!.*\d)", "{}", example)
-    return f"say which by --map '{quantity}={pattern}'"
-
-
-def _listed(names: object) -> str:
-    listed = [str(name) for name in names]  # type: ignore[attr-defined]
-    return ", ".join(listed[:_MOST]) + (", …" if len(listed) > _MOST else "")

@@ -25,18 +25,17 @@ def read_log(paths: Paths, options: LogOptions | None = None, *, sound: bool = T
     The form is told by content, not by name. Each file is a trajectory, or as many as it tells apart. What a fit
     cannot use is refused; with `sound=False` it is handed out as it is, empty cells of a table as not a number.
     """
-    columns: dict[str, list[np.ndarray]] = {}
+    columns: dict[str, _Growing] = {}
     ends: dict[str, int] = {}
     first, rows = None, 0
     for piece in _pieces(paths, options or LogOptions(), _ROWS, gaps=not sound):
         first = first or replace(piece, **_cut(piece, 0, 1))
         for name, values in _columns(piece).items():
-            columns.setdefault(name, []).append(values)
+            columns.setdefault(name, _Growing(values)).add(values)
         rows += len(piece.t)
         ends[piece.source] = rows
     assert first is not None  # a log without rows is refused
-    # one quantity after the other, so that never the whole stands twice in memory
-    joined = {name: np.concatenate(columns.pop(name)) for name in list(columns)}
+    joined = {name: growing.whole() for name, growing in columns.items()}
     truth = {name: joined.pop(name) for name in first.truth}
     whole = replace(first, **joined, truth=truth)
     if len(ends) == 1:
@@ -110,6 +109,25 @@ def _require_alike(first: _Told, other: _Told) -> None:
         here, there = ("", "none") if name in other.quantities else ("no ", "it")
         told = f"has {here}{name}, {first.source} has {there}"
         raise DataError(other.source, f"{told}; leave it out by --map {name}=, or read them apart")
+
+
+class _Growing:
+    """An array that grows in place at its end: pieces of a log joined without ever holding it twice."""
+
+    def __init__(self, like: np.ndarray):
+        self._array = np.empty((0, *like.shape[1:]), like.dtype)
+        self._rows = 0
+
+    def add(self, values: np.ndarray) -> None:
+        end = self._rows + len(values)
+        if end > len(self._array):
+            self._array.resize((end + end // 8 if self._rows else end, *values.shape[1:]), refcheck=False)
+        self._array[self._rows : end] = values
+        self._rows = end
+
+    def whole(self) -> np.ndarray:
+        self._array.resize((self._rows, *self._array.shape[1:]), refcheck=False)
+        return self._array
 
 
 def _columns(piece: Recording) -> dict[str, np.ndarray]:
