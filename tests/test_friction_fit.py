@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import nnls
 
-from delan.errors import SettingsError
+from delan.errors import DataError, SettingsError
 from delan.joints import Dataset
 from delan.learning import levenberg_marquardt
 from delan.learning.bounded import solve_bounded
@@ -18,6 +18,7 @@ from delan.learning.fit import fit
 from delan.learning.levenberg_marquardt import MarquardtSettings
 from delan.learning.objective import Objective, Samples, Scale
 from delan.learning.planning import FitSettings
+from delan.learning.selection import START, select_friction
 from delan.models.actuator import ActuatedModel, Actuator, ActuatorSettings
 from delan.models.geometry import from_rigid_body
 from delan.models.rigid_body import RigidBody
@@ -154,3 +155,34 @@ def test_a_seed_gives_the_same_friction_again():
     )
     assert eqx.tree_equal(one.model, two.model)
     assert one.selection == two.selection
+
+
+def started(data: Dataset) -> ActuatedModel:
+    """A model near the truth, whose friction is still to be found."""
+    return ActuatedModel(from_rigid_body(arm(None)), Actuator(data.joints, START))
+
+
+def test_a_choice_that_has_to_end_keeps_what_it_has():
+    data = dataset()
+    for tried in (0, 3):
+        left = iter([False] * tried + [True])
+        chosen, steps = select_friction(started(data), data, data, enough=lambda left=left: next(left))
+        assert chosen == START
+        assert [step.kept for step in steps] == [True]
+
+
+def test_an_interrupt_while_friction_is_chosen_keeps_the_model(monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("delan.learning.fit.select_friction", interrupted)
+    result = fit(dataset(samples=100), "chain", FitSettings(epochs=2), friction="auto", key=jax.random.key(0))
+    assert result.interrupted
+    assert isinstance(result.model, ActuatedModel)
+    assert np.isfinite(result.validation.torque.mse_sum)
+
+
+def test_too_few_samples_for_a_chain_are_refused():
+    data = dataset(samples=None)
+    with pytest.raises(DataError, match=r"samples of 2 joints cannot tell the \d+ numbers of a chain; give at least"):
+        fit(data.rows(np.arange(6)), "chain")

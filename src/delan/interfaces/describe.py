@@ -31,6 +31,9 @@ UNITS = {**dict.fromkeys(LINK_PARAMETERS, "kg m²"), "mass": "kg", "mx": "kg m",
 NEARLY_PARALLEL = (0.01, 2.0)
 """Axes that are between so many degrees from parallel may be parallel, and are then badly placed."""
 
+ROTOR_SHOWN = 1e-6
+"""Rotors of less than this [kg m² or kg] are none."""
+
 
 @dataclass(frozen=True, eq=False)
 class Description:
@@ -209,7 +212,7 @@ def _axes_table(arm: LearnedArm) -> Table:
     table = Table(title="Axes at joint positions zero", title_justify="left")
     for column in ("joint", "hangs on"):
         table.add_column(column)
-    for column in ("twist\nto it [°]", "distance\nto it [m]", "offset\nalong it [m]"):
+    for column in ("twist\nto that [°]", "distance\nto that [m]", "offset along\nthat axis [m]"):
         table.add_column(column, justify="right", no_wrap=True)
     for axis in arm.axes:
         if axis.parent is None:
@@ -288,9 +291,16 @@ def write_urdf(description: Description, path: Path) -> list[str]:
     text = urdf_of(body, name=path.stem)
     storage.write_whole(path, lambda file: file.write(text.encode()))
     told = [
-        "The URDF's links give the learned torques; of their numbers, only those told alone are the robot's own.",
-        "A URDF has joints and links; rotors and friction are not in it.",
+        "The URDF's links give the learned torques but for rotors and friction, which a URDF does not hold; of their "
+        "numbers, only those told alone are the robot's own."
     ]
+    rotors = zip(arm.joints.names, arm.armature.tolist(), strict=True)
+    left_out = ", ".join(f"{name} {size:.3g}" for name, size in rotors if size > ROTOR_SHOWN)
+    if left_out:
+        told.append(
+            f"Rotors left out [kg m² or kg]: {left_out}. Add them in the simulator (MuJoCo: armature), or take "
+            "delan.to_rigid_body, which has them."
+        )
     size = float(np.linalg.norm(arm.gravity))
     if abs(size - GRAVITY_ACCELERATION) > 1e-4 * GRAVITY_ACCELERATION:
         told.append(f"The learned gravity is {size:.4g} m/s²; readers of a URDF take their own.")

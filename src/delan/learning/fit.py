@@ -29,6 +29,9 @@ from .planning import FitSettings, ModelChoice, Plan, build, head, plan, stages
 from .selection import START, SelectionStep, select_friction
 from .training import Checkpoint, HistoryRow, Limits, Progress, Run, require_learned, train
 
+FIRST_SHARE, CHOICE_SHARE = 0.5, 0.75
+"""The share of `seconds` after which a fit with friction to be chosen turns to the choice, and by which it is made."""
+
 Friction = ActuatorSettings | Literal["auto"] | None
 
 
@@ -161,7 +164,10 @@ def _fit_one(
         network = build(chosen.network, training, model_key, chosen.actuator)
         steps = stages(chosen, training, validation, settings, key=model_key, stop=stop)
         limits = Limits(settings.seconds, settings.retreats, stop)
-        run = train(steps, network, limits, key=train_key, checkpoint=kept, watch=progress)
+        first = limits
+        if friction == "auto" and settings.seconds is not None:
+            first = replace(limits, seconds=FIRST_SHARE * settings.seconds)
+        run = train(steps, network, first, key=train_key, checkpoint=kept, watch=progress)
         require_learned(run, dataset.source)
         selection: tuple[SelectionStep, ...] = ()
         if friction == "auto" and not run.interrupted:
@@ -172,6 +178,8 @@ def _fit_one(
     fitted = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)) if eqx.is_array(leaf) else leaf, run.best_model)
     misfit = diagnose(fitted, validation) if isinstance(chosen.network, LagrangianChainSettings) else None
     if misfit is not None and misfit.doubtful:
+        if settings.seconds is not None and run.seconds >= settings.seconds:
+            run.events.append(f"{settings.seconds:g} s were over before the fit had settled; give it more")
         run.events.append(misfit.sentence())
     return FitResult(
         model=fitted,
@@ -203,8 +211,21 @@ def _add_friction(
 ) -> tuple[Plan, tuple[SelectionStep, ...]]:
     """Choose the friction that the robot has beyond the usual, and go on with it; the run is carried forward."""
     began = time.perf_counter() - run.seconds
-    actuator, selection = select_friction(run.best_model, training, validation)
+    until = float("inf") if limits.seconds is None else began + CHOICE_SHARE * limits.seconds
+    stop = limits.stop or threading.Event()
+    try:
+        actuator, selection = select_friction(
+            run.best_model, training, validation, enough=lambda: stop.is_set() or time.perf_counter() > until
+        )
+    except KeyboardInterrupt:
+        run.interrupted = True
+        return chosen, ()
     run.seconds = time.perf_counter() - began
+    if time.perf_counter() > until:
+        run.events.append("the time was over before all terms of friction were tried; give it more seconds")
+    run.interrupted |= stop.is_set()
+    if run.interrupted:
+        return chosen, selection
     if actuator == chosen.actuator:
         return chosen, selection
     chosen = replace(chosen, actuator=actuator)

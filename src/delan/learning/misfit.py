@@ -104,7 +104,7 @@ class Misfit:
 
     def _finding(self) -> str:
         sizes = dict(zip(self.joints, self.structured, strict=True))
-        told = ", ".join(f"{name} by {100 * np.sqrt(sizes[name]):.2g} %" for name in self.suspects)
+        told = ", ".join(f"{name} by {_percent(np.sqrt(sizes[name]))}" for name in self.suspects)
         return (
             "the errors on unseen motion are no noise: they follow a law that the model has not, "
             f"at {told} of the torque's spread"
@@ -113,12 +113,16 @@ class Misfit:
     def _meaning(self) -> str:
         odd = [share for name, share in zip(self.joints, self.friction, strict=True) if name in self.suspects]
         if np.median(odd) > MOSTLY:
-            return "they turn with the velocity, as friction does: fit with friction='auto' or with other terms of it"
+            return "they turn with the velocity, as friction does: choose friction 'auto' or other terms of it"
         return (
             "a closed loop, elastic joints, a wrong order, kind or parent of a joint, torques filtered otherwise than "
-            "the motion, or a fit that ended too early look like this: check these, try friction='auto' or the network "
+            "the motion, or a fit that ended too early look like this: check these, try friction 'auto' or the network "
             "(model 'delan'), and do not trust this model in faster motion"
         )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g} %" if share < 1 else f"{100 * share:.0f} %"
 
 
 def diagnose(model: InverseDynamics, dataset: Dataset) -> Misfit:

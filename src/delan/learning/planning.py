@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ..errors import SettingsError
+from ..errors import DataError, SettingsError
 from ..joints import Dataset
 from ..models.actuator import Actuator, ActuatorSettings
 from ..models.blueprint import Architecture, Blueprint, LearnedModel
@@ -125,6 +125,13 @@ def _plan(model: ModelChoice, dataset: Dataset, settings: FitSettings) -> Plan:
         )
     weights = _count_weights(network, dataset)
     if isinstance(network, LagrangianChainSettings):
+        if len(dataset) * dataset.dof < weights:
+            least = -(-weights // dataset.dof)
+            raise DataError(
+                dataset.source,
+                f"{len(dataset)} samples of {dataset.dof} joints cannot tell the {weights} numbers of a chain; "
+                f"give at least {least}, better some hundred, of varied motion",
+            )
         method = "adam" if settings.optimizer == "adam" else "lm"
         return Plan(network, method, f"{weights} weights, {len(dataset)} samples: a chain")
     work = len(dataset) * dataset.dof * weights**2

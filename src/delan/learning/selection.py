@@ -5,7 +5,7 @@ of the rigid part and in the weights of friction; the changes are eliminated onc
 least-squares problem for w, bounds included, scored on the validation trajectories.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import permutations
 from typing import Any
@@ -59,16 +59,23 @@ class _View:
 
 
 def select_friction(
-    model: ActuatedModel, training: Dataset, validation: Dataset
+    model: ActuatedModel, training: Dataset, validation: Dataset, *, enough: Callable[[], bool] = lambda: False
 ) -> tuple[ActuatorSettings, tuple[SelectionStep, ...]]:
-    """The friction to fit next, and how it was chosen, starting from the model's own."""
+    """The friction to fit next, and how it was chosen, starting from the model's own.
+
+    Once `enough` says so, no further candidate is tried, and a round that was not tried to its end chooses nothing.
+    """
     with jax.enable_x64(True):
         trial = _Trial.of(model, training, validation)
         chosen = model.actuator.settings
         score = trial.score(chosen)
         steps = [SelectionStep(" + ".join(chosen.terms), score, kept=True)]
         while True:
-            tried = [(trial.score(candidate), name, candidate) for name, candidate in _candidates(chosen, training.dof)]
+            tried = []
+            for name, candidate in _candidates(chosen, training.dof):
+                if enough():
+                    return chosen, tuple(steps)
+                tried.append((trial.score(candidate), name, candidate))
             best, name, candidate = min(tried, key=lambda one: one[0])
             kept = best < WORTHWHILE * score
             steps.append(SelectionStep(name, best, kept))

@@ -246,7 +246,7 @@ def to_rigid_body(model: Any) -> RigidBody:
     worst = int(np.argmax(arm.stretch))
     if arm.stretch[worst] > RIGID:
         raise ModelError(
-            f"the frame of joint {arm.joints.names[worst]} is {arm.stretch[worst]:.2g} away from a rotation, "
+            f"the frame of {arm.joints.names[worst]} is {arm.stretch[worst]:.2g} away from a rotation, "
             f"more than {RIGID:g}: what the chain learned is no rigid arm; fit it to more motion, or keep the chain"
         )
     x, y, z = arm.gravity.tolist()
