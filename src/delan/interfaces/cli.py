@@ -327,15 +327,24 @@ def online(
         str, typer.Option(help="TIME:SHARE makes the last link heavier by a share at a time, such as 60:0.3.")
     ] = "",
     seed: SeedOption = 0,
-    out: Annotated[Path, typer.Option("-o", "--out", help="Folder for recording, pictures and model.")] = Path(
-        "online"
-    ),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--out",
+            help="Folder for recording, pictures and model, those of an earlier run replaced. Default: online, or "
+            "online-2, … where there is one.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Control a simulated robot while it learns its own dynamics, from random weights."""
+    from .online import clear, leave_behind, live_table, tell, unused
+
+    out = out or unused(Path("online"))
     _require_writable(out / "recording.run", make_folder=True)
     from ..experiments.online import OnlineRun, run_online
-    from .online import leave_behind, live_table, tell
 
     terms = _friction(friction)
     if terms == "auto":
@@ -359,14 +368,15 @@ def online(
         seed=seed,
         payload=_payload(payload),
     )
+    clear(out)
     with live_table(settings) as watch:
         outcome = run_online(settings, record=out / "recording.run", progress=watch)
-    written = leave_behind(outcome, out)
+    written = [out / "recording.run", *leave_behind(outcome, out)]
     if as_json:
         typer.echo(json.dumps({**outcome.as_dict(), "seed": seed, "files": [str(path) for path in written]}))
     else:
         tell(outcome)
-        typer.echo("Written: " + ", ".join(map(str, [out / "recording.run", *written])))
+        typer.echo("Written: " + ", ".join(map(str, written)))
     if outcome.interrupted:
         reason = next(one.reason for one in (outcome.train, *outcome.test.values()) if one.ended != "finished")
         typer.echo(f"delan: ended early: {reason}", err=True)

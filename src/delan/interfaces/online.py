@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,21 @@ def live_table(settings: OnlineRun) -> Iterator[Callable[[Progress], None] | Non
         yield lambda now: live.update(table(now), refresh=True)
 
 
+PICTURES, MODEL = ("tracking.png", "letters.png"), "model.delan"
+
+
+def unused(folder: Path) -> Path:
+    """The folder, or the first of folder-2, folder-3, … that is not there yet."""
+    names = (folder.with_name(f"{folder.name}-{number}") for number in count(2))
+    return folder if not folder.exists() else next(one for one in names if not one.exists())
+
+
+def clear(folder: Path) -> None:
+    """Take away what an earlier run left beside its recording, lest it be taken for what this one leaves."""
+    for name in (*PICTURES, MODEL):
+        (folder / name).unlink(missing_ok=True)
+
+
 def leave_behind(outcome: OnlineOutcome, folder: Path) -> list[Path]:
     """Write pictures and the learned model; gives their paths."""
     joints, written = outcome.settings.arm.joints, []
@@ -50,11 +66,11 @@ def leave_behind(outcome: OnlineOutcome, folder: Path) -> list[Path]:
         written.append(path)
 
     if len(outcome.train.t) > 1:
-        picture("tracking.png", draw_tracking(outcome.train, joints))
+        picture(PICTURES[0], draw_tracking(outcome.train, joints))
     if outcome.settings.reference == "letters" and len(outcome.train.t) > 1:
-        picture("letters.png", draw_written([outcome.train, *outcome.test.values()]))
+        picture(PICTURES[1], draw_written([outcome.train, *outcome.test.values()]))
     if outcome.model is not None:
-        path = folder / "model.delan"
+        path = folder / MODEL
         storage.save(outcome.model, path, provenance={"seed": outcome.settings.seed, "log": "recording.run"})
         written.append(path)
     return written
