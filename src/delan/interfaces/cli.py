@@ -229,6 +229,40 @@ def evaluate(
 
 @app.command()
 @_command
+@takes_log_options
+def check(
+    log: LogsArgument,
+    urdf: Annotated[
+        Path | None, typer.Option(help="URDF of the robot; it tells units and signs that a log alone cannot.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Picture of every joint to write: png, svg or pdf.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the findings as JSON on stdout, and nothing else there.")
+    ] = False,
+    *,
+    log_options: Any,
+) -> None:
+    """Say what is wrong with a log, where, why it matters and what to do; exit code 1 with errors, 0 with warnings."""
+    if plot is not None:
+        _require_writable(plot)
+    from ..data.logs import read_log
+    from .check import as_dict, check_up, show, write_picture
+
+    recording, findings = check_up(read_log(log, log_options, sound=False), urdf)
+    if plot is not None:
+        write_picture(recording, findings, plot)
+    if as_json:
+        typer.echo(json.dumps(as_dict(recording, findings, [str(path) for path in log])))
+    else:
+        show(recording, findings, name_of(log))
+        if plot is not None:
+            typer.echo(f"Picture: {plot}")
+    if any(finding.severity == "error" for finding in findings):
+        raise typer.Exit(1)
+
+
+@app.command()
+@_command
 def describe(
     model: Annotated[Path, typer.Argument(help="Model file that `delan fit` wrote.", show_default=False)],
     plot: Annotated[Path | None, typer.Option(help="Picture of the learned arm to write: png, svg or pdf.")] = None,

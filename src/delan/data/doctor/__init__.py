@@ -1,0 +1,69 @@
+"""The doctor for logs: what is wrong with a recording, where, why it matters and what to do."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from ...joints import JointLimits, Recording
+from .agreement import examine_agreement, implausible_units
+from .coverage import examine_coverage
+from .delays import Explanation, examine_delays
+from .finding import SEVERITIES, Finding
+from .finding import Severity as Severity
+from .known_model import TorqueRows, examine_model
+from .levels import examine_levels
+from .motion import filtered
+from .quantisation import examine_quantisation
+from .timing import examine_time, repeated_rows, without
+from .torque import ENOUGH, anything, examine_torque
+from .values import examine_values
+
+
+def examine(
+    recording: Recording, *, model: TorqueRows | None = None, limits: JointLimits | None = None
+) -> tuple[Finding, ...]:
+    """Everything the doctor finds in a recording, sound or not, the worst first.
+
+    Args:
+        model: torques [N m or N] of positions, velocities and accelerations, row by row, of the robot as its maker
+            describes it; it tells units and signs that a log alone cannot.
+        limits: of the joints; they tell how much of the allowed range the log visits.
+    """
+    with np.errstate(all="ignore"):
+        found = _examined(recording, model, limits)
+    order = {severity: place for place, severity in enumerate(SEVERITIES)}
+    return tuple(sorted(found, key=lambda finding: order[finding.severity]))
+
+
+def _examined(recording: Recording, model: TorqueRows | None, limits: JointLimits | None) -> list[Finding]:
+    """Each step hands on a recording without the faults it found, so that no fault is told twice."""
+    timing = examine_time(recording)
+    recording = replace(recording, t=recording.t / timing.scale)
+    stretches = tuple(replace(piece, step=piece.step / timing.scale) for piece in timing.stretches)
+    found = [*timing.findings]
+    spoiled, columns = examine_values(recording, stretches)
+    found += spoiled + repeated_rows(columns, recording.trajectory, stretches)
+    joints = recording.joints
+    levels = examine_levels(recording, columns, stretches)
+    motion = filtered(recording.t, columns, without(stretches, _untrue(levels, len(recording.t))))
+    found += levels + implausible_units(columns, motion, joints)
+    silent = frozenset(finding.joint for finding in levels if finding.kind == "dead" and finding.joint is not None)
+    if motion is not None:
+        found += examine_quantisation(columns, motion, joints) + examine_agreement(motion, joints)
+        found += examine_torque(motion, joints, silent)
+        alive = [joint for joint in range(joints.dof) if joint not in silent]
+        explanations = dict.fromkeys(alive, Explanation(anything(motion, alive), ENOUGH)) if alive else {}
+        if model is not None:
+            compared = examine_model(motion, joints, model, silent)
+            found += compared.findings
+            explanations |= compared.explanations
+        found += examine_delays(motion, explanations)
+    return found + examine_coverage(columns, motion, joints, limits, silent)
+
+
+def _untrue(levels: list[Finding], count: int) -> np.ndarray:
+    """The rows in which a channel is stuck: they tell of no motion."""
+    rows = np.zeros(count, dtype=bool)
+    for first, end in (span for finding in levels if finding.kind == "stuck" for span in finding.rows):
+        rows[first:end] = True
+    return rows

@@ -1,0 +1,253 @@
+"""The doctor for logs: every fault that is put in is found where it sits, and nothing is found in clean logs."""
+
+import json
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from typer.testing import CliRunner
+
+from delan.data.doctor import Finding, examine
+from delan.data.doctor.coverage import reversals
+from delan.data.doctor.finding import WHY, spans
+from delan.data.doctor.levels import quantum
+from delan.interfaces.cli import app
+from delan.joints import Joints, Recording
+from delan.report.doctor import draw_check
+from delan.robots.barrett_wam import WAM4
+
+from .conftest import SHARED
+from .faulty_logs import FAULTS, ROBOTS, changed, clean, fault, late, robot
+
+TURNING = ("wrapped", "degrees", "degrees a second")
+"""Faults that only turning joints have."""
+NEEDS_URDF = ("torque sign", "motion sign", "torque late")
+"""Of an arm of seven joints, a log as short as these tells these faults only beside a URDF."""
+
+
+def serious(findings: tuple[Finding, ...]) -> list[Finding]:
+    return [finding for finding in findings if finding.severity != "note"]
+
+
+def torque_of(name: str) -> Any:
+    return lambda q, qd, qdd: robot(name)[0].rows(q, qd, qdd).total
+
+
+@pytest.mark.parametrize(("name", "seed", "noisy"), product(ROBOTS, (0, 1, 2), (False, True)))
+def test_nothing_is_invented_on_clean_logs(name, seed, noisy):
+    assert serious(examine(clean(name, seed, noisy=noisy))) == []
+
+
+@pytest.mark.parametrize("name", ["letters", "wam4", "wam7-friction"])
+def test_a_true_urdf_raises_no_doubts(name):
+    limits = robot(name)[1]
+    assert serious(examine(clean(name, noisy=True), model=torque_of(name), limits=limits)) == []
+
+
+def cases() -> list[tuple[str, str, int, bool]]:
+    """Every fault on small and large arms; the letters' many short trajectories are the hardest."""
+    chosen = []
+    for index, name in enumerate(FAULTS):
+        for place, arm in enumerate(("letters", "sliding", "wam4", "wam7")):
+            if name in NEEDS_URDF and arm == "wam7":
+                continue
+            chosen.append((name, arm, place % 2, (index + place) % 2 == 0))
+    return chosen
+
+
+@pytest.mark.parametrize(("name", "arm", "seed", "noisy"), cases())
+def test_a_fault_is_found_where_it_sits(name, arm, seed, noisy):
+    log = clean(arm, seed, noisy=noisy)
+    joint = (seed + 1) % log.joints.dof
+    if name in TURNING and log.joints.kinds[joint] == "prismatic":
+        joint = 0
+    faulty = fault(name, log, joint)
+    told = [finding for finding in serious(examine(faulty.recording)) if faulty.told_by(finding)]
+    assert len(told) == 1
+    assert told[0].text
+    assert told[0].remedy
+
+
+def turned(log: Recording, joint: int, *names: str) -> Recording:
+    return changed(log, **dict.fromkeys(names, (joint, np.negative)))
+
+
+@pytest.mark.parametrize("joint", [1, 2, 5])
+@pytest.mark.parametrize(
+    ("names", "column"), [(("tau",), "tau"), (("q", "qd", "tau"), "q"), (("q", "qd"), "q")], ids=lambda x: "".join(x)
+)
+def test_a_urdf_tells_which_sign_is_wrong(names, column, joint):
+    log = turned(clean("wam7", 1, noisy=True), joint, *names)
+    signs = [one for one in examine(log, model=torque_of("wam7")) if one.kind == "sign" and "URDF" in one.text]
+    assert (joint, column) in {(one.joint, one.column) for one in signs}
+    assert {one.joint for one in signs} == {joint}
+
+
+@pytest.mark.parametrize("factor", [0.01, 1000.0])
+def test_a_urdf_tells_a_torque_in_other_units(factor):
+    log = changed(clean("wam7", noisy=True), tau=(3, lambda tau: factor * tau))
+    told = [one for one in serious(examine(log, model=torque_of("wam7"))) if one.kind == "units"]
+    assert [(one.joint, one.column) for one in told] == [(3, "tau")]
+    assert float(told[0].text.split()[3]) == pytest.approx(factor, rel=0.1)
+
+
+def test_a_urdf_tells_degrees_from_the_torques():
+    log = clean("letters", noisy=True)
+    told = examine(replace(log, q=np.degrees(log.q), qd=None), model=torque_of("letters"))
+    assert any(one.kind == "units" and one.column == "q" and one.severity == "error" for one in told)
+
+
+@pytest.mark.parametrize("name", ["wam4", "wam7", "wam7-friction"])
+def test_a_urdf_tells_a_delay_of_few_samples(name):
+    log = clean(name, 1, noisy=True)
+    slow = replace(log, tau=np.stack([late(log, column, 0.017) for column in log.tau.T], axis=1))
+    told = [one for one in examine(slow, model=torque_of(name)) if one.kind == "delay"]
+    assert [(one.joint, one.column, one.severity) for one in told] == [(None, "tau", "warning")]
+    assert float(told[0].text.split()[1]) == pytest.approx(17, abs=1.5)
+
+
+def test_another_robots_urdf_does_not_fit():
+    log = clean("wam4", noisy=True)
+    swapped = replace(log, tau=log.tau[:, [2, 3, 0, 1]])
+    told = examine(swapped, model=torque_of("wam4"))
+    assert any(one.kind in ("mismatch", "units") and one.severity != "note" for one in told)
+
+
+@pytest.mark.parametrize(("name", "words"), [("letters-friction", "dry friction ("), ("letters", "no friction shows")])
+def test_friction_is_seen_where_it_is_and_only_there(name, words):
+    notes = [one for one in examine(clean(name, noisy=True)) if one.kind == "friction"]
+    assert [one.joint for one in notes] == [0, 1]
+    assert all(words in one.text for one in notes)
+
+
+@given(
+    table=arrays(float, st.tuples(st.integers(1, 60), st.just(5)), elements=st.floats(width=64)),
+    label=st.integers(1, 30),
+)
+def test_no_numbers_make_it_fall_over(table, label):
+    log = Recording(
+        t=table[:, 0],
+        q=table[:, 1:2],
+        qd=table[:, 2:3],
+        qdd=table[:, 3:4],
+        tau=table[:, 4:5],
+        trajectory=np.arange(len(table)) // label,
+        joints=Joints.revolute(1),
+    )
+    for finding in examine(log):
+        json.dumps(finding.as_dict())
+
+
+@pytest.mark.parametrize("damage", ["scattered rows", "all the same", "backward", "one row", "nothing but NaN"])
+def test_hopeless_logs_are_told_of(damage):
+    log = clean("two-link")
+    damaged = {
+        "scattered rows": lambda: replace(log, trajectory=np.arange(len(log.t))),
+        "all the same": lambda: replace(log, q=0 * log.q, qd=0 * log.q, tau=0 * log.tau),
+        "backward": lambda: replace(log, t=-log.t),
+        "one row": lambda: Recording(
+            t=log.t[:1], q=log.q[:1], tau=log.tau[:1], trajectory=log.trajectory[:1], joints=log.joints
+        ),
+        "nothing but NaN": lambda: replace(log, q=np.nan * log.q, tau=np.nan * log.tau, t=np.nan * log.t),
+    }[damage]()
+    assert any(finding.severity == "error" for finding in examine(damaged))
+
+
+def test_findings_are_sorted_and_say_all():
+    log = fault("nan", fault("gap", clean("wam4"), 1).recording, 2).recording
+    findings = examine(log)
+    order = [("error", "warning", "note").index(finding.severity) for finding in findings]
+    assert order == sorted(order)
+    for finding in findings:
+        told = json.loads(json.dumps(finding.as_dict()))
+        assert told["why"] == WHY[finding.kind]
+        assert told["remedy"]
+        assert set(told) == {
+            *("kind", "severity", "joint", "column", "trajectory", "rows", "text", "why", "remedy"),
+        }
+
+
+def test_small_tools():
+    assert spans(np.array([True, False, True, True])) == ((0, 1), (2, 4))
+    assert spans(np.zeros(3, dtype=bool)) == ()
+    rng = np.random.default_rng(0)
+    assert quantum(rng.standard_normal(500)) == 0.0
+    assert quantum(np.round(rng.standard_normal(500) / 0.05) * 0.05) == pytest.approx(0.05)
+    assert reversals(np.sin(np.linspace(0, 4 * np.pi, 400)), 0.1) == 4
+    assert reversals(np.linspace(0, 1, 50), 0.1) == 0
+
+
+REAL = {
+    "panda_first75.npz": {"gap", "jitter", "duplicate"},
+    "published_letters.npz": set(),
+}
+"""What is true of logs of real robots: the Panda's has lost and repeated samples."""
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_real_logs_are_judged_by_what_they_are(name):
+    if not (SHARED / name).exists():
+        pytest.skip(f"the recorded data are not here ({SHARED / name})")
+    with np.load(SHARED / name) as arrays:
+        columns: dict[str, Any] = {key: arrays[key].astype(float) for key in ("q", "qd", "tau")}
+        columns["t"] = arrays["t"].astype(float).ravel()
+        labels = arrays["trajectory"] if "trajectory" in arrays.files else np.zeros(len(columns["t"]), dtype=int)
+    log = Recording(**columns, trajectory=labels.astype(int), joints=Joints.revolute(columns["q"].shape[1]))
+    findings = serious(examine(log))
+    assert {finding.kind for finding in findings} == REAL[name]
+    assert all(finding.severity == "warning" for finding in findings)
+
+
+def test_the_picture_shows_every_joint_and_marks_the_rows():
+    log = fault("velocity sign", fault("stuck tau", clean("wam4"), 1).recording, 2).recording
+    figure = draw_check(log, examine(log))
+    titles = [axes.get_title(loc="right") for axes in figure.axes]
+    assert len(figure.axes) == 12
+    assert titles[1 * 3 + 2] == "stuck"
+    assert titles[2 * 3 + 1] == "sign"
+    assert max(figure.get_size_inches()) <= 12
+
+
+def write(path, log: Recording) -> None:
+    columns: dict[str, Any] = {name: getattr(log, name) for name in ("t", "q", "qd", "tau", "trajectory")}
+    np.savez(path, **columns)
+
+
+def test_the_command_tells_draws_and_exits_by_what_it_found(tmp_path):
+    write(tmp_path / "clean.npz", clean("wam4", noisy=True))
+    write(tmp_path / "warned.npz", fault("gap", clean("wam4"), 1).recording)
+    write(tmp_path / "faulty.npz", fault("torque sign", clean("wam4"), 1).recording)
+    (tmp_path / "arm.urdf").write_text(WAM4.urdf())
+    for name, code, words in (
+        ("clean", 0, "nothing worse than notes"),
+        ("warned", 0, "0 errors, 1 warning"),
+        ("faulty", 1, "1 error"),
+    ):
+        ran = CliRunner().invoke(app, ["check", str(tmp_path / f"{name}.npz")])
+        assert ran.exit_code == code, ran.output
+        assert words in ran.output
+    picture = tmp_path / "check.png"
+    arguments = ["check", str(tmp_path / "faulty.npz"), "--urdf", str(tmp_path / "arm.urdf")]
+    ran = CliRunner().invoke(app, [*arguments, "--plot", str(picture), "--json"])
+    told = json.loads(ran.stdout)
+    assert told["errors"] == sum(one["severity"] == "error" for one in told["findings"]) > 0
+    assert told["joints"] == list(WAM4.joints.names)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_command_says_what_it_cannot_do(tmp_path):
+    write(tmp_path / "log.npz", clean("two-link"))
+    (tmp_path / "arm.urdf").write_text(WAM4.urdf())
+    for arguments, words in (
+        (["--urdf", str(tmp_path / "arm.urdf")], "has 4 joints"),
+        (["--plot", str(tmp_path / "picture.doc")], ".png, .svg or .pdf"),
+        (["--plot", str(tmp_path / "nowhere" / "picture.png")], "there is no folder"),
+    ):
+        ran = CliRunner().invoke(app, ["check", str(tmp_path / "log.npz"), *arguments])
+        assert ran.exit_code == 1
+        assert words in ran.output
