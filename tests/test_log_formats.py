@@ -396,6 +396,21 @@ def test_logs_of_real_arms_as_they_were_published(published_letters):
         read_log(folder / "wam7_real_neg_500Hz.npz")
 
 
+def test_shapes_that_no_robot_has(tmp_path):
+    data = motion()
+    with pytest.raises(DataError, match="has no array 't'"):
+        read_log(write_npz(tmp_path / "a.npz", {**data, "t": np.array(0.01)}))
+    wide = {name: np.zeros((60, 600)) for name in ("q", "tau")}
+    with pytest.raises(DataError, match="holds 600 joints, more than any robot has"):
+        read_log(write_npz(tmp_path / "b.npz", {"t": data["t"], **wide}))
+    (tmp_path / "c.csv").write_text(",".join(f"c{i}" for i in range(100_000)) + "\n1\n")
+    with pytest.raises(DataError, match="no joint columns in the header"):
+        read_log(tmp_path / "c.csv")
+    (tmp_path / "d.csv").write_text("1" * 2_000_000)
+    with pytest.raises(DataError, match="has a line of more than"):
+        read_log(tmp_path / "d.csv")
+
+
 def damaged(content: bytes, rng: np.random.Generator) -> bytes:
     """Cut, overwritten, shuffled, doubled, or with words and numbers where others stood."""
     made = bytearray(content)

@@ -11,6 +11,8 @@ from .column_questions import ask_for, ask_for_joint, ask_for_joints, ask_which,
 from .formats.sheet import Sheet
 from .log_options import QUANTITIES, REQUIRED, LogOptions
 
+_MOST_JOINTS = 500
+
 
 @dataclass(frozen=True)
 class Group:
@@ -69,6 +71,9 @@ def find_columns(sheet: Sheet, options: LogOptions) -> Layout:
     if "tau" not in groups:
         ask_for(sheet, "tau")
     joints = _joints(sheet, options, groups)
+    if joints.dof > _MOST_JOINTS:
+        problem = f"holds {joints.dof} joints, more than any robot has; say which columns are which by --map"
+        raise DataError(sheet.source, problem)
     places = _places(sheet, groups, joints)
     trajectory = _single(sheet, options, parsed, "trajectory")
     _require_shapes(sheet, time, trajectory, places, joints.dof)

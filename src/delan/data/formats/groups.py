@@ -21,6 +21,7 @@ def sheets_of(
 
     Names in `mapped` that are paths into groups make it one sheet, too: their owner knows what belongs together.
     """
+    fields = {name: known for name, known in fields.items() if known.shape}
     groups: dict[str, dict[str, str]] = {}
     for name in fields:
         group, _, leaf = name.rpartition("/")

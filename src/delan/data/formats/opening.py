@@ -18,7 +18,11 @@ def log_files(path: Path) -> list[Path]:
     """The logs that a path stands for: itself, or those in a folder by the order of their names."""
     if not path.is_dir() or bags.is_bag_folder(path):
         return [path]
-    found = [each for each in sorted(path.iterdir()) if not each.name.startswith(".") and _is_log(each)]
+    try:
+        inside = sorted(path.iterdir())
+    except OSError as error:
+        raise DataError(str(path), f"cannot be read: {error.strerror}; give a readable folder") from None
+    found = [each for each in inside if not each.name.startswith(".") and _is_log(each)]
     if not found:
         problem = f"is a folder without logs; {_FORMS}"
         raise DataError(str(path), problem)

@@ -5,6 +5,7 @@ import itertools
 import math
 import re
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import TextIOWrapper
@@ -49,9 +50,9 @@ def read_table(path: Path, *, gaps: bool = False) -> list[Sheet]:
     except (UnicodeError, csv.Error) as error:
         problem = f"is neither npz nor readable text ({error}); expected {CSV_FORM}"
         raise DataError(source, problem) from None
-    repeated = sorted({name for name in dialect.header if dialect.header.count(name) > 1})
-    if repeated:
-        raise DataError(source, "stands more than once in the header; name each column once", column=repeated[0])
+    repeated = next((name for name, times in Counter(dialect.header).items() if name and times > 1), None)
+    if repeated is not None:
+        raise DataError(source, "stands more than once in the header; name each column once", column=repeated)
     fields = {name: Field() for name in dialect.header if name}
 
     def pieces(wanted: Sequence[str], rows: int) -> Pieces:
