@@ -185,14 +185,15 @@ class RayPool:
         self._mine = not self._ray.is_initialized()
         if self._mine and address is None:
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster for one run has nothing to tell anyone
-            self._ray.init(
-                address="local",
-                num_cpus=workers or joblib.cpu_count(),
-                object_store_memory=10**8,
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level="ERROR",
-            )
+            with _forks_that_turn_into_programs():
+                self._ray.init(
+                    address="local",
+                    num_cpus=workers or joblib.cpu_count(),
+                    object_store_memory=10**8,
+                    include_dashboard=False,
+                    log_to_driver=False,
+                    logging_level="ERROR",
+                )
         elif self._mine:
             try:
                 self._ray.init(address=address, log_to_driver=False, logging_level="ERROR")
@@ -221,6 +222,14 @@ class RayPool:
 
 def _call(task: Callable[[], Any]) -> Any:
     return task()
+
+
+@contextmanager
+def _forks_that_turn_into_programs() -> Iterator[None]:
+    """JAX warns of every fork; one that becomes another program at once, as Ray's daemons do, harms nothing."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called", category=RuntimeWarning)
+        yield
 
 
 def _cluster_package(package: str, backend: str) -> Any:
