@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from .cells import Results
+from .cells import Cell, Results
 from .rivals import LOOKS
 from .statistics import spread
 
@@ -32,6 +32,20 @@ def draw_curves(axes: Axes, results: Results, field: str, over: str, *, models: 
 def legend_below(figure: Any, axes: Axes, columns: int = 3) -> None:
     """One legend for all axes of a figure."""
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=columns)
+
+
+def by_speed(results: Results) -> Results:
+    """A row for each speed that a cell was tested at, with its error as `test`; cells of no speed are left out."""
+    return Results(
+        [
+            (
+                Cell.of(cell.experiment, cell.model, seed=cell.seed, robot=cell["robot"], speed=float(speed)),
+                {"test": error},
+            )
+            for cell, result in results.rows
+            for speed, error in result.get("errors", {}).items()
+        ]
+    )
 
 
 def ratio(results: Results, field: str, over: str, below: str) -> np.ndarray:

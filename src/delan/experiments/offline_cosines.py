@@ -12,7 +12,7 @@ from ..joints import Dataset, Recording
 from ..learning.evaluate import evaluate
 from ..robots.barrett_wam import WAM4, WAM4_ANALYTIC, WAM7, WAM7_ANALYTIC
 from .cells import Cell, Claim, Drawn, Experiment, Result, Results, Size
-from .curves import draw_curves, legend_below, ratio
+from .curves import by_speed, draw_curves, legend_below, ratio
 from .motion_logs import cable_driven, swung
 from .rivals import LOOKS, fitted
 
@@ -102,18 +102,6 @@ def read_real(file: Path) -> Dataset:
     t, q, qd, tau, label = (np.concatenate(column) for column in zip(*parts, strict=True))
     recording = Recording(t=t, q=q, qd=qd, tau=tau, trajectory=label, joints=WAM7.joints, source=file.name)
     return low_passed(recording, REAL_CUTOFF).rows(slice(None, None, 10))
-
-
-def by_speed(results: Results) -> Results:
-    """A row for each speed."""
-    return Results(
-        [
-            (Cell.of(NAME, cell.model, seed=cell.seed, robot=cell["robot"], speed=float(speed)), {"test": error})
-            for cell, result in results.rows
-            if cell["robot"] in ROBOTS
-            for speed, error in result["errors"].items()
-        ]
-    )
 
 
 def draw(results: Results) -> Mapping[str, Drawn]:

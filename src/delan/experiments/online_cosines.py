@@ -7,7 +7,7 @@ import numpy as np
 
 from ..drawing import drawing
 from .cells import Cell, Claim, Drawn, Experiment, Result, Results, Size
-from .curves import draw_curves, legend_below, ratio
+from .curves import by_speed, draw_curves, legend_below, ratio
 from .online import OnlineRun, run_online
 from .rivals import FRICTION
 
@@ -58,17 +58,6 @@ def run(cell: Cell) -> Result:
         "errors": {speed.removesuffix("x"): run.tracking.mse_sum for speed, run in outcome.test.items()},
         "first_model_seconds": outcome.train.first_model_seconds,
     }
-
-
-def by_speed(results: Results) -> Results:
-    """A row for each speed."""
-    return Results(
-        [
-            (Cell.of(NAME, cell.model, seed=cell.seed, robot=cell["robot"], speed=float(speed)), {"test": error})
-            for cell, result in results.rows
-            for speed, error in result["errors"].items()
-        ]
-    )
 
 
 def draw(results: Results) -> Mapping[str, Drawn]:
