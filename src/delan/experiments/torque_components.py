@@ -54,11 +54,11 @@ def draw(results: Results) -> Mapping[str, Drawn]:
         grid = figure.subplots(2, len(PARTS), sharex=True)
         for column, part in enumerate(PARTS):
             for joint, axes in enumerate(grid[:, column]):
-                truth_line(axes, t, true[part][:, joint], "truth")
-                for model in MODELS:
+                truth_line(axes, t, _cut(true[part][:, joint], starts), "truth")
+                for model in reversed(MODELS):
                     for _, result in results.of(model).rows[:1]:
                         look = LOOKS[model]
-                        curve = np.array(result["learned"][part])[:, joint]
+                        curve = _cut(np.array(result["learned"][part])[:, joint], starts)
                         axes.plot(t, curve, color=look.colour, linestyle=look.line, linewidth=1, label=look.label)
                 for row in starts[1:]:
                     axes.axvline(t[row], color="#e4e7eb", linewidth=0.8, zorder=0)
@@ -72,9 +72,16 @@ def draw(results: Results) -> Mapping[str, Drawn]:
         figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     caption = (
         "The torque that the letters a, d and e take, and its parts: broad and pale the truth, thin what was learned "
-        "from the summed torque alone."
+        "from the summed torque of these letters alone."
     )
     return {NAME: Drawn(figure, caption)}
+
+
+def _cut(curve: np.ndarray, starts: list[int]) -> np.ndarray:
+    """The curve with a gap where a letter begins."""
+    curve = curve.copy()
+    curve[starts] = np.nan
+    return curve
 
 
 def claims(results: Results) -> list[Claim]:
