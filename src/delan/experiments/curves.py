@@ -1,11 +1,13 @@
 """How errors are drawn over a setting: a line for each model, its median over seeds, and a band for their spread."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
+from ..drawing import drawing
 from .cells import Cell, Results
 from .rivals import LOOKS
 from .statistics import spread
@@ -46,6 +48,23 @@ def by_speed(results: Results) -> Results:
             for speed, error in result.get("errors", {}).items()
         ]
     )
+
+
+def draw_speeds(
+    results: Results, robots: Mapping[str, str], models: Iterable[str], *, error: str, width: float, height: float
+) -> Figure:
+    """The error over the speed, axes for each robot by its title; beyond the speed of training the ground is grey."""
+    rows, models = by_speed(results), tuple(models)
+    with drawing(width, height) as figure:
+        grid = figure.subplots(1, len(robots), squeeze=False)[0]
+        for axes, (robot, title) in zip(grid, robots.items(), strict=True):
+            axes.axvspan(1.01, 2.05, color="#f1f3f5", zorder=-2)
+            draw_curves(axes, rows.of(robot=robot), "test", "speed", models=models)
+            axes.set_title(title, loc="left")
+            axes.set_xlabel("speed, times that of training")
+        grid[0].set_ylabel(error)
+        legend_below(figure, grid[-1])
+    return figure
 
 
 def ratio(results: Results, field: str, over: str, below: str) -> np.ndarray:

@@ -12,7 +12,7 @@ from ..joints import Dataset, Recording
 from ..learning.evaluate import evaluate
 from ..robots.barrett_wam import WAM4, WAM4_ANALYTIC, WAM7, WAM7_ANALYTIC
 from .cells import Cell, Claim, Drawn, Experiment, Result, Results, Size
-from .curves import by_speed, draw_curves, legend_below, ratio
+from .curves import by_speed, draw_speeds, legend_below, ratio
 from .motion_logs import cable_driven, swung
 from .rivals import LOOKS, fitted
 
@@ -105,16 +105,7 @@ def read_real(file: Path) -> Dataset:
 
 
 def draw(results: Results) -> Mapping[str, Drawn]:
-    rows = by_speed(results)
-    with drawing(8.6, 4.2) as figure:
-        grid = figure.subplots(1, len(ROBOTS), squeeze=False)[0]
-        for axes, (robot, title) in zip(grid, ROBOTS.items(), strict=True):
-            axes.axvspan(1.01, 2.05, color="#f1f3f5", zorder=-2)
-            draw_curves(axes, rows.of(robot=robot), "test", "speed", models=(*MODELS, *FRICTION))
-            axes.set_title(title, loc="left")
-            axes.set_xlabel("speed, times that of training")
-        grid[0].set_ylabel("Σ torque MSE [N² m²]")
-        legend_below(figure, grid[-1])
+    figure = draw_speeds(results, ROBOTS, (*MODELS, *FRICTION), error="Σ torque MSE [N² m²]", width=8.6, height=4.2)
     caption = (
         f"Error of the torque on {MOTIONS} cosine motions at rising speed; fitted at 1× alone (white). Identification "
         "is given the kinematics; Newton–Euler carries published parameters that are not quite the simulated arm's. "

@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ..drawing import drawing
 from .cells import Cell, Claim, Drawn, Experiment, Result, Results, Size
-from .curves import by_speed, draw_curves, legend_below, ratio
+from .curves import by_speed, draw_speeds, ratio
 from .online import OnlineRun, run_online
 from .rivals import FRICTION
 
@@ -61,16 +60,7 @@ def run(cell: Cell) -> Result:
 
 
 def draw(results: Results) -> Mapping[str, Drawn]:
-    rows = by_speed(results)
-    with drawing(10.0, 4.0) as figure:
-        grid = figure.subplots(1, len(ROBOTS), squeeze=False)[0]
-        for axes, (robot, title) in zip(grid, ROBOTS.items(), strict=True):
-            axes.axvspan(1.01, 2.05, color="#f1f3f5", zorder=-2)
-            draw_curves(axes, rows.of(robot=robot), "test", "speed", models=MODELS)
-            axes.set_title(title, loc="left")
-            axes.set_xlabel("speed, times that of training")
-        grid[0].set_ylabel("Σ tracking MSE [rad²]")
-        legend_below(figure, grid[-1])
+    figure = draw_speeds(results, ROBOTS, MODELS, error="Σ tracking MSE [rad²]", width=10.0, height=4.0)
     caption = (
         f"Tracking error on {MOTIONS} cosine motions at rising speed; the models learned online at 1× alone (white) "
         "and are frozen then. The analytic model of the WAM carries published parameters that are not quite the "
