@@ -1,6 +1,7 @@
 """Arms that nobody built, with random axes, offsets and links of possible inertia, and motions of any arm."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -82,7 +83,7 @@ def scattered(body: RigidBody, limits: JointLimits, samples: int, *, seed: int) 
     return _with_torque(body, columns, np.arange(samples))
 
 
-def _with_torque(body: RigidBody, columns: dict[str, np.ndarray], labels: np.ndarray) -> Dataset:
+def _with_torque(body: RigidBody, columns: dict[str, Any], labels: np.ndarray) -> Dataset:
     parts = body.rows(columns["q"], columns["qd"], columns["qdd"])
     truth = {"inertial": parts.inertial, "coriolis": parts.coriolis, "gravity": parts.gravity}
     return Dataset(**columns, tau=parts.total, trajectory=labels, truth=truth, joints=body.joints, source="random arm")

@@ -155,6 +155,7 @@ def test_more_data_and_the_next_motion(result):
     assert curve.samples[0] < curve.samples[1] < curve.samples[2]
     assert 0 <= curve.gain < 1
     wanted = next_motion(model, result.training, key=jax.random.key(0))
+    assert wanted is not None
     seen = result.training.samples
     assert (wanted.trajectory.q >= seen.q.min(axis=0)).all()
     assert (wanted.trajectory.q <= seen.q.max(axis=0)).all()

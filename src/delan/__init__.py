@@ -4,9 +4,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .data.doctor import examine as examine
+    from .data.doctor.finding import Finding as Finding
     from .data.log_options import LogOptions as LogOptions
     from .data.logs import read_log as read_log
     from .data.logs import stream_log as stream_log
+    from .data.preparation import PreparationSettings as PreparationSettings
     from .data.preparation import hold_out as hold_out
     from .data.preparation import prepare as prepare
     from .errors import DataError as DataError
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from .joints import JointLimits as JointLimits
     from .joints import Joints as Joints
     from .joints import JointState as JointState
+    from .joints import Preparation as Preparation
     from .joints import Recording as Recording
     from .joints import TorqueComponents as TorqueComponents
     from .joints import Trajectory as Trajectory
@@ -31,6 +35,9 @@ if TYPE_CHECKING:
     from .learning.identify import IdentifySettings as IdentifySettings
     from .learning.identify import identify as identify
     from .learning.levenberg_marquardt import MarquardtSettings as MarquardtSettings
+    from .learning.log_fit import LogFit as LogFit
+    from .learning.log_fit import LogFitSettings as LogFitSettings
+    from .learning.log_fit import fit_log as fit_log
     from .learning.objective import Objective as Objective
     from .learning.planning import FitSettings as FitSettings
     from .models.actuator import ActuatedModel as ActuatedModel
@@ -50,6 +57,7 @@ if TYPE_CHECKING:
     from .models.network import LagrangianNetwork as LagrangianNetwork
     from .models.network import LagrangianNetworkSettings as LagrangianNetworkSettings
     from .models.rigid_body import RigidBody as RigidBody
+    from .models.trust import TrustedModel as TrustedModel
     from .storage import load as load
     from .storage import read_header as read_header
     from .storage import save as save
@@ -57,14 +65,26 @@ if TYPE_CHECKING:
 _HOMES = {
     "data.log_options": ("LogOptions",),
     "data.logs": ("read_log", "stream_log"),
-    "data.preparation": ("hold_out", "prepare"),
+    "data.doctor": ("examine",),
+    "data.doctor.finding": ("Finding",),
+    "data.preparation": ("PreparationSettings", "hold_out", "prepare"),
     "errors": ("DataError", "DelanError", "ModelError", "ModelFileError", "RobotError", "SettingsError"),
-    "joints": ("Dataset", "JointLimits", "JointState", "Joints", "Recording", "TorqueComponents", "Trajectory"),
+    "joints": (
+        "Dataset",
+        "JointLimits",
+        "JointState",
+        "Joints",
+        "Preparation",
+        "Recording",
+        "TorqueComponents",
+        "Trajectory",
+    ),
     "learning.descent": ("DescentSettings",),
     "learning.evaluate": ("Scores", "evaluate"),
     "learning.fit": ("FitResult", "fit"),
     "learning.identify": ("IdentifyResult", "IdentifySettings", "identify"),
     "learning.levenberg_marquardt": ("MarquardtSettings",),
+    "learning.log_fit": ("LogFit", "LogFitSettings", "fit_log"),
     "learning.objective": ("Objective",),
     "learning.planning": ("FitSettings",),
     "models.actuator": ("ActuatedModel", "Actuator", "ActuatorSettings", "MotorPair"),
@@ -74,6 +94,7 @@ _HOMES = {
     "models.geometry": ("LearnedArm", "from_rigid_body", "learned_arm", "to_rigid_body"),
     "models.network": ("LagrangianNetwork", "LagrangianNetworkSettings"),
     "models.rigid_body": ("RigidBody",),
+    "models.trust": ("TrustedModel",),
     "storage": ("load", "read_header", "save"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

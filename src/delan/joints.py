@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from .errors import DataError, SettingsError
 
@@ -156,9 +156,36 @@ class Recording:
         _require_shapes(self, {"q": self.q, "tau": self.tau, "qd": self.qd, "qdd": self.qdd, **self.truth})
 
 
+@dataclass(frozen=True, kw_only=True)
+class Preparation:
+    """What was done to a recording to make samples of it.
+
+    Attributes:
+        cutoff: of the low-pass over q, q̇ and τ, one a joint [Hz]; None: nothing was filtered.
+        delay: by which the torques came late and were moved back [s].
+        velocity, acceleration: `logged` or `differentiated`.
+        rows: of the recording; samples: that are left of them to learn from.
+        dropped: rows left out, by why: repeated, resting, at the ends of the filter, between samples.
+        cuts: how often a trajectory was cut, by why: gaps and pauses.
+    """
+
+    cutoff: tuple[float, ...] | None = None
+    delay: float = 0.0
+    velocity: Literal["logged", "differentiated"]
+    acceleration: Literal["logged", "differentiated"]
+    rows: int
+    samples: int
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    cuts: Mapping[str, int] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Dataset:
-    """Samples ready to learn from: every row has position, velocity, acceleration and torque; cut into trajectories."""
+    """Samples ready to learn from: every row has position, velocity, acceleration and torque; cut into trajectories.
+
+    `counted` marks the rows to learn from and to score (None: all); the others only tell where the joints came from,
+    for friction that remembers. `preparation` says how the samples were made.
+    """
 
     t: Float[np.ndarray, " time"]
     q: Float[np.ndarray, "time dof"]
@@ -167,14 +194,23 @@ class Dataset:
     tau: Float[np.ndarray, "time dof"]
     trajectory: Int[np.ndarray, " time"]
     truth: Mapping[str, Float[np.ndarray, "time dof"]] = field(default_factory=dict)
+    counted: Bool[np.ndarray, " time"] | None = None
     joints: Joints
     source: str = "dataset"
+    preparation: Preparation | None = None
 
     def __post_init__(self) -> None:
         _require_shapes(self, {"q": self.q, "qd": self.qd, "qdd": self.qdd, "tau": self.tau, **self.truth})
+        if self.counted is not None and self.counted.shape != self.t.shape:
+            raise DataError(self.source, f"counted has shape {self.counted.shape}; expected {self.t.shape}")
 
     def __len__(self) -> int:
         return len(self.t)
+
+    @property
+    def samples(self) -> "Dataset":
+        """The rows that count, alone."""
+        return self if self.counted is None else replace(self.rows(self.counted), counted=None)
 
     @property
     def dof(self) -> int:
@@ -189,6 +225,8 @@ class Dataset:
     def rows(self, chosen: np.ndarray | slice) -> "Dataset":
         """The samples of a boolean mask, an index array or a slice."""
         columns = {name: getattr(self, name)[chosen] for name in ("t", "q", "qd", "qdd", "tau", "trajectory")}
+        if self.counted is not None:
+            columns["counted"] = self.counted[chosen]
         return replace(self, **columns, truth={name: part[chosen] for name, part in self.truth.items()})
 
     def select(self, trajectories: Sequence[int]) -> "Dataset":

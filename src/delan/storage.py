@@ -1,5 +1,6 @@
 """One safe file for a model: a safetensors archive whose header tells, in JSON, what the arrays mean.
 
+A trusted model is the file of its model with more arrays, under `trust.`, and their number under `trust` in the header.
 Loading reads numbers and names and never runs code. Saving writes aside and renames, so that no half file is left.
 """
 
@@ -28,6 +29,7 @@ from .models.chain import LagrangianChain, LagrangianChainSettings
 from .models.dynamics import InverseDynamics, Normalisation
 from .models.feed_forward import FeedForwardNetwork, FeedForwardSettings
 from .models.network import LagrangianNetwork, LagrangianNetworkSettings
+from .models.trust import Domain, TrustedModel, bare, trusted
 
 FORMAT = "delan-model"
 FORMAT_VERSION = 1
@@ -41,6 +43,7 @@ KINDS: dict[str, tuple[type, type]] = {
 
 def save(model: InverseDynamics, path: str | Path, *, provenance: Mapping[str, Any] | None = None) -> None:
     """Write a learned model to one file, with whatever is known of its making (`FitResult.provenance`)."""
+    whole, model = model, bare(model)
     rigid = model.rigid if isinstance(model, ActuatedModel) else model
     kind = next((name for name, (model_type, _) in KINDS.items() if type(rigid) is model_type), None)
     if kind is None:
@@ -58,7 +61,12 @@ def save(model: InverseDynamics, path: str | Path, *, provenance: Mapping[str, A
         "versions": {name: version(name) for name in ("delan", "jax", "equinox")},
         **(provenance or {}),
     }
-    write_arrays(path, arrays_of(model), FORMAT, header)
+    arrays = arrays_of(model)
+    if isinstance(whole, TrustedModel):
+        sizes = {"members": whole.size, "states": len(whole.domain.states)}
+        header["trust"] = {"level": whole.level, **sizes}
+        arrays |= arrays_of({"trust": _trust_arrays(whole)})
+    write_arrays(path, arrays, FORMAT, header)
 
 
 def load(path: str | Path) -> InverseDynamics:
@@ -67,24 +75,65 @@ def load(path: str | Path) -> InverseDynamics:
     try:
         _, settings_type = KINDS[header["kind"]]
         joints = Joints(tuple(header["joints"]["names"]), tuple(header["joints"]["kinds"]))
-        settings = settings_type(**_with_tuples(header["architecture"]))
+        settings = settings_type(**_with_tuples(_older(header["kind"]) | header["architecture"]))
         if getattr(settings, "width", 0) > 100_000 or getattr(settings, "depth", 0) > 1_000:
             raise ModelFileError(str(path), "its header asks for an impossibly large network; the file is damaged")
         # The shapes alone, no memory: what the header promises is compared with what the file holds.
         actuator = _actuator_settings(header.get("actuator"))
         shape = Blueprint(joints, settings, actuator).shape
+        trust = None if header.get("trust") is None else _trust_shapes(header["trust"], shape, joints.dof)
     except (KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ModelFileError(
             str(path), f"its header is damaged ({type(error).__name__}: {error}); save it anew"
         ) from None
     except DelanError as error:
         raise ModelFileError(str(path), f"its header is damaged ({error}); save it anew") from None
-    return with_arrays(shape, arrays, str(path))
+    model = with_arrays(shape, arrays, str(path))
+    if trust is None:
+        return model
+    found = with_arrays({"trust": trust}, arrays, str(path))["trust"]
+    return _with_trust(model, header["trust"]["level"], found, str(path))
 
 
 def read_header(path: str | Path) -> dict[str, Any]:
     """What a model file says of its model: architecture, joints, units, scores, seed and versions."""
     return read_arrays(path, FORMAT)[1]
+
+
+def _trust_arrays(model: TrustedModel) -> dict[str, Any]:
+    """What a trusted model has beside its model."""
+    domain = {name: getattr(model.domain, name) for name in ("states", "spread", "radius")}
+    return {"members": model.members, "floor": model.floor, "band": model.band, "domain": domain}
+
+
+def _trust_shapes(fields: Mapping[str, Any], shape: Any, dof: int) -> dict[str, Any]:
+    """The same as shapes, from what the header says of them."""
+    level, members, states = fields["level"], fields["members"], fields["states"]
+    if not (isinstance(level, float) and 0 < level < 1 and type(members) is int and type(states) is int):
+        raise ModelError(f"trust at the level {level!r} from {members!r} members and {states!r} states")
+
+    def numbers(*sizes: int) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(sizes, float)
+
+    domain = {"states": numbers(states, 2 * dof), "spread": numbers(2 * dof), "radius": numbers()}
+    stacked = jax.tree.map(lambda leaf: numbers(members, *leaf.shape), shape)
+    return {"members": stacked, "floor": numbers(dof), "band": numbers(dof), "domain": domain}
+
+
+def _with_trust(model: InverseDynamics, level: float, found: Mapping[str, Any], path: str) -> TrustedModel:
+    domain, floor, band = found["domain"], found["floor"], found["band"]
+    if not (domain["spread"] > 0).all() or not domain["radius"] > 0 or (floor < 0).any() or (band < 0).any():
+        raise ModelFileError(path, "a spread, radius, floor or band of its trust has a wrong sign; find it anew")
+    try:
+        domain = Domain(**domain, joints=model.joints)
+        return trusted(model, found["members"], floor=floor, band=band, domain=domain, level=level)
+    except ModelError as error:
+        raise ModelFileError(path, f"its trust is damaged ({error}); save it anew") from None
+
+
+def _older(kind: str) -> dict[str, Any]:
+    """What a file says nothing of, for it is older than that setting."""
+    return {"focus": 0.0} if kind == "lagrangian_network" else {}
 
 
 def _actuator_settings(fields: Mapping[str, Any] | None) -> ActuatorSettings | None:

@@ -96,6 +96,19 @@ def excite(
     return _kept_inside(series, best, limits, settings, dt, judge, torque)
 
 
+def random_motions(
+    limits: JointLimits, count: int, *, dt: float, key: PRNGKeyArray, settings: ExcitationSettings | None = None
+) -> list[Trajectory]:
+    """Periodic motions at random, starting and ending at rest, that use the limits as far as the margin allows."""
+    settings = settings or ExcitationSettings()
+    series = _Series(limits, settings)
+    made = []
+    for one in jax.random.split(key, count):
+        x = 2 * series.fill * np.asarray(jax.random.normal(one, (series.size,)), dtype=float)
+        made.append(_kept_inside(series, x, limits, settings, dt, _stand_in, None).trajectory)
+    return made
+
+
 def _kept_inside(
     series: "_Series",
     x: np.ndarray,

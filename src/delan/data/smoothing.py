@@ -1,6 +1,7 @@
 """Take the noise out of a recording without moving it in time."""
 
 import numpy as np
+from jaxtyping import Float
 from scipy.signal import butter, sosfiltfilt
 
 from ..errors import DataError
@@ -8,6 +9,13 @@ from ..joints import Dataset, Recording
 
 ORDER = 4
 """Of the Butterworth filter; run forwards and backwards it falls twice as steeply and shifts nothing."""
+FEWEST = 3 * (2 * ORDER + 1) + 1
+"""Rows that the filter needs at least."""
+
+
+def smoothed(values: Float[np.ndarray, "time *rest"], rate: float, cutoff: float) -> Float[np.ndarray, "time *rest"]:
+    """Rows at an even rate [Hz] without what is faster than the cut-off [Hz]: a zero-phase Butterworth filter."""
+    return sosfiltfilt(butter(ORDER, cutoff, fs=rate, output="sos"), values, axis=0)
 
 
 def low_passed(recording: Recording, cutoff: float) -> Dataset:
@@ -21,20 +29,24 @@ def low_passed(recording: Recording, cutoff: float) -> Dataset:
         rows = recording.trajectory == label
         t = recording.t[rows]
         rate = (len(t) - 1) / (t[-1] - t[0]) if len(t) > 1 else 0.0
-        least = 3 * (2 * ORDER + 1)
-        if len(t) <= least or not 0 < cutoff < rate / 2:
+        if len(t) < FEWEST or not 0 < cutoff < rate / 2:
             raise DataError(
                 recording.source,
-                f"trajectory {label} has {len(t)} samples at {rate:.4g} Hz; a cut-off of {cutoff:g} Hz needs more than "
-                f"{least} samples at more than {2 * cutoff:g} Hz: lower the cut-off or record longer",
+                f"trajectory {label} has {len(t)} samples at {rate:.4g} Hz; a cut-off of {cutoff:g} Hz needs at least "
+                f"{FEWEST} samples at more than {2 * cutoff:g} Hz: lower the cut-off or record longer",
                 row=int(np.flatnonzero(rows)[0]),
             )
-        sections = butter(ORDER, cutoff, fs=rate, output="sos")
-        q, tau = (sosfiltfilt(sections, values[rows], axis=0) for values in (recording.q, recording.tau))
-        slope = np.gradient(q, t, axis=0, edge_order=2)
-        qd = slope if recording.qd is None else sosfiltfilt(sections, recording.qd[rows], axis=0)
-        pieces.append((t, q, qd, np.gradient(qd, t, axis=0, edge_order=2), tau, recording.trajectory[rows]))
+        q, tau = (smoothed(values[rows], rate, cutoff) for values in (recording.q, recording.tau))
+        qd = None if recording.qd is None else smoothed(recording.qd[rows], rate, cutoff)
+        qd, qdd = derivatives(t, q, qd)
+        pieces.append((t, q, qd, qdd, tau, recording.trajectory[rows]))
     t, q, qd, qdd, tau, trajectory = (np.concatenate(column) for column in zip(*pieces, strict=True))
     return Dataset(
         t=t, q=q, qd=qd, qdd=qdd, tau=tau, trajectory=trajectory, joints=recording.joints, source=recording.source
     )
+
+
+def derivatives(t: np.ndarray, q: np.ndarray, qd: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """q̇ and q̈ of one uncut motion by central differences, q̇ as it is where it was logged."""
+    speed = np.asarray(np.gradient(q, t, axis=0, edge_order=2)) if qd is None else qd
+    return speed, np.asarray(np.gradient(speed, t, axis=0, edge_order=2))

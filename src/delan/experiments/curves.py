@@ -12,6 +12,9 @@ from .cells import Cell, Results
 from .rivals import LOOKS
 from .statistics import spread
 
+EXACT = 1e-12
+"""Errors below this are rounding, and are drawn here, so that others keep their room."""
+
 
 def draw_curves(axes: Axes, results: Results, field: str, over: str, *, models: Iterable[str]) -> None:
     """The median of a field with its 5th to 95th percentile, over a setting, for each model that has results."""
@@ -24,6 +27,9 @@ def draw_curves(axes: Axes, results: Results, field: str, over: str, *, models: 
         spreads = np.array([(one.median, one.low, one.high) for one in found.values() if one is not None])
         if not len(x):
             continue
+        if (spreads[:, 0] < EXACT).any():
+            axes.annotate("exact", (x[-1], EXACT), (0, 3), textcoords="offset points", ha="right", color=look.colour)
+        spreads = np.maximum(spreads, EXACT)
         line: Any = {"color": look.colour, "linestyle": look.line, "marker": look.marker, "markersize": 3.5}
         axes.plot(x, spreads[:, 0], **line, linewidth=1.3, label=look.label)
         axes.fill_between(x, spreads[:, 1], spreads[:, 2], color=look.colour, alpha=0.15, linewidth=0)

@@ -24,7 +24,7 @@ FAST = 2.0
 
 def cells(size: Size) -> list[Cell]:
     speeds = size.pick(quick="1,2", usual="1,1.25,1.5,1.75,2", paper="1,1.25,1.5,1.75,2")
-    seconds = size.pick(quick=20.0, usual=40.0, paper=60.0)
+    seconds = size.pick(quick=10.0, usual=40.0, paper=60.0)
     seeds = size.seed_range(quick=1, usual=5)
     return [
         Cell.of(NAME, model, seed=seed, robot=robot, speeds=speeds, seconds=seconds)

@@ -151,12 +151,12 @@ def _boxes(results: Results) -> Figure:
                     widths=0.3,
                     showfliers=False,
                     patch_artist=True,
-                    medianprops={"color": "white", "linewidth": 1},
-                    boxprops={"facecolor": LOOKS[model].colour, "linewidth": 0},
+                    medianprops={"color": LOOKS[model].colour, "linewidth": 1.6},
+                    boxprops={"facecolor": (LOOKS[model].colour, 0.3), "edgecolor": LOOKS[model].colour},
                     whiskerprops={"color": LOOKS[model].colour},
                     capprops={"color": LOOKS[model].colour},
                 )
-                boxes["boxes"][0].set_label(LOOKS[model].label)
+                boxes["medians"][0].set_label(LOOKS[model].label)
             axes.set_yscale("log")
             axes.grid(axis="y")
             axes.set_ylabel(f"n = {n}\nΣ MSE [rad²]")
@@ -171,7 +171,7 @@ def _alphabet(results: Results) -> Figure | None:
     if not rows:
         return None
     wanted = {letter: pen_position(letter_motion(letter, dt=0.02).q) for letter in LETTERS}
-    low = np.min([path.min(axis=0) for path in wanted.values()], axis=0) - 0.03
+    low = np.min([path.min(axis=0) for path in wanted.values()], axis=0) - [0.03, 0.07]  # PD alone sags
     high = np.max([path.max(axis=0) for path in wanted.values()], axis=0) + 0.03
     with drawing(11.0, 11.0 / len(LETTERS) * (high - low)[1] / (high - low)[0] * len(rows) + 0.4) as figure:
         grid = figure.subplots(len(rows), len(LETTERS), squeeze=False)

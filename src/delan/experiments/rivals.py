@@ -85,10 +85,10 @@ CANDIDATES: tuple[Choice, ...] = (
 """Among these the experiment `tuning` chooses, for both networks alike."""
 
 CHOSEN: dict[tuple[Task, str], Choice] = {
-    ("letters", "delan"): Choice("lm", 16),
-    ("letters", "feedforward"): Choice("lm", 16),
-    ("cosines", "delan"): Choice("adam", 64),
-    ("cosines", "feedforward"): Choice("adam", 64),
+    ("letters", "delan"): Choice("adam", 64, weight_decay=1e-5),
+    ("letters", "feedforward"): Choice("lm", 16, weight_decay=1e-3),
+    ("cosines", "delan"): Choice("lm", 16, weight_decay=1e-4),
+    ("cosines", "feedforward"): Choice("lm", 16, weight_decay=1e-3),
 }
 """What `delan reproduce tuning` found best on its validation motions; see its table on the page."""
 

@@ -18,6 +18,7 @@ from ..models.actuator import ActuatedModel, Actuator
 from ..models.chain import GRAVITY_ACCELERATION, LagrangianChain
 from ..models.geometry import LearnedArm, from_rigid_body, learned_arm
 from ..models.rigid_body import LINK_PARAMETERS, RigidBody
+from ..models.trust import bare
 from ..report.skeleton import draw_skeleton
 from ..robots.urdf import urdf_of
 
@@ -75,7 +76,7 @@ def read_description(path: Path) -> Description:
     """Read a model file and, if its model is a chain, what it learned."""
     header = storage.read_header(path)
     with jax.enable_x64(True):
-        model: Any = storage.load(path)
+        model: Any = bare(storage.load(path))
         if not isinstance(model.rigid if isinstance(model, ActuatedModel) else model, LagrangianChain):
             return Description(path, header, model, None, None, ())
         arm, links, notes = learned_arm(model), None, []

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..errors import SettingsError
 from ..models.dynamics import InverseDynamics, projected, trainable
-from .objective import Objective, Samples, Scale, data_loss, loss
+from .objective import Data, Objective, Scale, data_loss, loss
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def init(
 
 
 @eqx.filter_jit
-def update(state: LearnerState, batch: Samples) -> tuple[LearnerState, Float[Array, ""]]:
+def update(state: LearnerState, batch: Data) -> tuple[LearnerState, Float[Array, ""]]:
     """One gradient step on a minibatch; also gives the loss before the step."""
     weights, fixed = trainable(state.model)
 
@@ -100,8 +100,8 @@ class EpochsReport(eqx.Module):
 @eqx.filter_jit
 def run_epochs(
     state: LearnerState,
-    training: Samples,
-    validation: Samples,
+    training: Data,
+    validation: Data,
     learning_rates: Float[Array, " epochs"],
     key: PRNGKeyArray,
 ) -> tuple[LearnerState, EpochsReport]:

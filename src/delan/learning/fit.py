@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import equinox as eqx
 import jax
@@ -21,16 +21,22 @@ from ..data.preparation import hold_out
 from ..errors import DataError, SettingsError
 from ..joints import Dataset
 from ..models.actuator import ActuatedModel, ActuatorSettings
-from ..models.chain import LagrangianChainSettings
-from ..models.dynamics import InverseDynamics
+from ..models.blueprint import LearnedModel
+from ..models.chain import LagrangianChain, LagrangianChainSettings
+from ..models.dynamics import DynamicsModel, InverseDynamics
 from .evaluate import Scores, evaluate
 from .misfit import Misfit, diagnose
+from .objective import Anchor
 from .planning import FitSettings, ModelChoice, Plan, build, head, plan, stages
 from .selection import START, SelectionStep, select_friction
+from .stages import MarquardtStage, Stage
 from .training import Checkpoint, HistoryRow, Limits, Progress, Run, require_learned, train
 
 FIRST_SHARE, CHOICE_SHARE = 0.5, 0.75
 """The share of `seconds` after which a fit with friction to be chosen turns to the choice, and by which it is made."""
+
+SETTLING = 8
+"""Iterations that a model to start from gets before its friction is chosen."""
 
 Friction = ActuatorSettings | Literal["auto"] | None
 
@@ -97,6 +103,8 @@ def fit(
     settings: FitSettings | None = None,
     *,
     friction: Friction = None,
+    start: LearnedModel | None = None,
+    anchor: float = 0.0,
     key: PRNGKeyArray | None = None,
     seeds: int = 1,
     progress: Callable[[Progress], None] | None = None,
@@ -113,6 +121,8 @@ def fit(
         settings: how long and by which method to train.
         friction: the friction that joins the Lagrangian model, as settings of an actuator; `auto` adds terms one by one
             while the validation trajectories are explained better; None: no friction.
+        start: a model of this kind to go on from, in place of random weights; its friction stays if it is of that kind.
+        anchor: how firmly a chain is held to its start, of whose numbers something is known then; 0: not at all.
         key: randomness of weights, minibatches and the validation split; the same key gives the same model.
         seeds: how many models to train at once, from keys split off `key`, over the cores.
         progress: called after every step of the fit.
@@ -137,7 +147,7 @@ def fit(
             raise SettingsError("a checkpoint holds one fit; use it with seeds=1")
         return _fit_seeds(dataset, model, settings, friction, key, seeds, progress, stop or threading.Event())
     where = None if checkpoint is None else Path(checkpoint)
-    return _fit_one(dataset, model, settings, friction, key, progress, where, resume, stop)
+    return _fit_one(dataset, model, settings, friction, key, progress, where, resume, stop, start=start, anchor=anchor)
 
 
 def _fit_one(
@@ -151,6 +161,8 @@ def _fit_one(
     resume: bool,
     stop: threading.Event | None,
     shared_split: PRNGKeyArray | None = None,
+    start: LearnedModel | None = None,
+    anchor: float = 0.0,
 ) -> FitResult:
     split_key, model_key, train_key = jax.random.split(key, 3)
     if shared_split is not None:
@@ -163,6 +175,12 @@ def _fit_one(
     with jax.enable_x64(True) if chosen.optimizer == "lm" else nullcontext():
         network = build(chosen.network, training, model_key, chosen.actuator)
         steps = stages(chosen, training, validation, settings, key=model_key, stop=stop)
+        if start is not None:
+            network, steps = _begun(start, network), steps[-1:]
+            if friction == "auto" and isinstance(steps[0], MarquardtStage):
+                steps = [replace(steps[0], epochs=SETTLING)]
+            if anchor > 0:
+                steps = [_anchored(steps[0], network, anchor)]
         limits = Limits(settings.seconds, settings.retreats, stop)
         first = limits
         if friction == "auto" and settings.seconds is not None:
@@ -175,7 +193,7 @@ def _fit_one(
     if checkpoint is not None and not run.interrupted:
         checkpoint.unlink(missing_ok=True)
     # A float64 fit hands its weights over in the caller's precision, so that they mix with the caller's arrays.
-    fitted = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)) if eqx.is_array(leaf) else leaf, run.best_model)
+    fitted = in_precision(run.best_model)
     misfit = diagnose(fitted, validation) if isinstance(chosen.network, LagrangianChainSettings) else None
     if misfit is not None and misfit.doubtful:
         if settings.seconds is not None and run.seconds >= settings.seconds:
@@ -189,14 +207,41 @@ def _fit_one(
         settings=settings,
         seed=tuple(np.asarray(jax.random.key_data(key)).tolist()),
         seconds=run.seconds,
-        samples=len(training),
+        samples=len(training.samples),
         interrupted=run.interrupted,
         history=tuple(run.history),
         events=tuple(run.events),
-        trajectories=validation.trajectories,
+        trajectories=validation.samples.trajectories,
         selection=selection,
         misfit=misfit,
     )
+
+
+def _begun(start: LearnedModel, fresh: LearnedModel) -> LearnedModel:
+    """The model to go on from, in the precision of a fresh one, with the fresh one's friction where it is another."""
+    links: Any = start.rigid if isinstance(start, ActuatedModel) else start
+    wanted = fresh.rigid if isinstance(fresh, ActuatedModel) else fresh
+    if type(links) is not type(wanted):
+        names = type(wanted).__name__, type(links).__name__
+        raise SettingsError(f"cannot start a {names[0]} from a {names[1]}; give a model of its kind")
+    if not isinstance(fresh, ActuatedModel):
+        return in_precision(links)
+    same = isinstance(start, ActuatedModel) and start.actuator.settings == fresh.actuator.settings
+    begun = start if same else ActuatedModel(cast(DynamicsModel, links), fresh.actuator)
+    return in_precision(begun)
+
+
+def _anchored(stage: Stage, start: LearnedModel, firmness: float) -> Stage:
+    chain = start.rigid if isinstance(start, ActuatedModel) else start
+    if not isinstance(stage, MarquardtStage) or not isinstance(chain, LagrangianChain):
+        raise SettingsError("only a chain trained by Levenberg–Marquardt can be held to its start; leave anchor out")
+    return replace(stage, scale=replace(stage.scale, anchor=Anchor.of(chain, firmness)))
+
+
+def in_precision(model: Any) -> Any:
+    """The model with its numbers in the precision that holds here, float64 inside `jax.enable_x64`."""
+    weights, rest = eqx.partition(model, eqx.is_inexact_array)
+    return eqx.combine(jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf), float), weights), rest)
 
 
 def _add_friction(

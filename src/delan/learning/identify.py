@@ -23,6 +23,7 @@ from ..joints import Dataset, Joints
 from ..models.actuator import Actuator, ActuatorSettings, MotorPair
 from ..models.dynamics import require_same_joints
 from ..models.rigid_body import LINK_PARAMETERS, RigidBody
+from .evaluate import remembered
 from .physical import is_possible, made_possible, solve_possible
 from .regression import BaseParameter, Estimate, Identifiable, Span, residual_std, reweighted, triangle, weighted
 
@@ -207,6 +208,7 @@ def _identify(dataset: Dataset, body: RigidBody, settings: IdentifySettings, beg
     names = (*(f"{joint} {one}" for joint in body.joints.names for one in LINK_PARAMETERS), *extras.names)
     prior = np.concatenate([links.ravel(), np.zeros(len(extras.names))])
     factors = _compress(body, dataset, extras)
+    dataset = dataset.samples
     pull = _pull(links, len(prior), settings.prior)
     estimate = reweighted(factors, prior, pull, len(dataset), settings.tolerance, settings.reweightings)
     matrix, target = weighted(factors, estimate.noise)
@@ -266,6 +268,12 @@ _follow = eqx.filter_jit(Actuator.follow)
 
 def _parts(dataset: Dataset, head: Actuator) -> Iterator[tuple[Dataset, np.ndarray | None]]:
     """The samples in chunks, one trajectory after the other, with what stop operators remember at each of them."""
+    if dataset.counted is not None:
+        samples, memory = dataset.samples, remembered(head, dataset)
+        for first in range(0, len(samples), CHUNK):
+            chosen = slice(first, first + CHUNK)
+            yield samples.rows(chosen), None if memory is None else memory[chosen]
+        return
     order = np.argsort(dataset.trajectory, kind="stable")
     starts = np.diff(dataset.trajectory[order], prepend=dataset.trajectory[order[0]]) != 0
     state = head.init(dataset.q[order[0]])

@@ -22,7 +22,7 @@ from jaxtyping import Array, Bool, Float
 from ..errors import SettingsError
 from ..models.dynamics import InverseDynamics, LinearWeights, trainable
 from .bounded import solve_bounded
-from .objective import Objective, Samples, Scale, loss, residual, tie
+from .objective import Data, Objective, Scale, loss, residual, tie
 
 LEAST_DAMPING = 1e-10
 """The damping of weights that are solved for, relative to their curvature: enough to keep the equations solvable."""
@@ -79,7 +79,7 @@ def init(model: InverseDynamics, settings: MarquardtSettings | None = None) -> M
 
 @eqx.filter_jit
 def update(
-    state: MarquardtState, samples: Samples, scale: Scale, objective: Objective, settings: MarquardtSettings
+    state: MarquardtState, samples: Data, scale: Scale, objective: Objective, settings: MarquardtSettings
 ) -> tuple[MarquardtState, Float[Array, ""]]:
     """One iteration: linearise once, then try steps under growing damping until one lowers the loss.
 
@@ -163,7 +163,7 @@ def _size(node: Any) -> int:
 def _normal_equations(
     model_of: Callable[[Array], Any],
     weights: Float[Array, " weights"],
-    samples: Samples,
+    samples: Data,
     scale: Scale,
     objective: Objective,
     chunk: int,
@@ -175,10 +175,10 @@ def _normal_equations(
     padded = jax.tree.map(lambda c: jnp.resize(c, (chunks, chunk, *c.shape[1:])), samples)
     share = jnp.where(jnp.arange(chunks * chunk) < count, 1 / count, 0.0).reshape(chunks, chunk)
 
-    def error(weights: Array, sample: Samples) -> Array:
+    def error(weights: Array, sample: Data) -> Array:
         return residual(model_of(weights), sample, scale, objective)
 
-    def add(total: tuple[Array, Array], part: tuple[Samples, Array]) -> tuple[tuple[Array, Array], None]:
+    def add(total: tuple[Array, Array], part: tuple[Data, Array]) -> tuple[tuple[Array, Array], None]:
         rows, row_share = part
         jacobian = jax.vmap(jax.jacrev(error), in_axes=(None, 0))(weights, rows)
         value = jax.vmap(error, in_axes=(None, 0))(weights, rows)

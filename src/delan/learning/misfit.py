@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 from ..errors import ModelError
 from ..joints import Dataset
 from ..models.dynamics import InverseDynamics, require_same_joints
+from ..models.trust import bare
 from .evaluate import Errors, memory_of, predict
 
 DOUBTFUL = 1e-4
@@ -127,10 +128,12 @@ def _percent(share: float) -> str:
 
 def diagnose(model: InverseDynamics, dataset: Dataset) -> Misfit:
     """Look for structure in the errors of a model on motion that it was not fitted to."""
+    model = bare(model)
     require_same_joints(model.joints, dataset)
+    whole, dataset = dataset, dataset.samples
     with jax.enable_x64(True):
         motions = tuple(jnp.asarray(column) for column in (dataset.q, dataset.qd, dataset.qdd))
-        predicted = predict(model, "inverse_dynamics", *motions, memory=memory_of(model, dataset))
+        predicted = predict(model, "inverse_dynamics", *motions, memory=memory_of(model, whole))
     residual = dataset.tau - predicted
     if not np.isfinite(residual).all():
         raise ModelError(f"the model gives no finite torque for the motion of {dataset.source}; fit it again")

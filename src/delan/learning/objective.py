@@ -15,6 +15,7 @@ from ..models.actuator import ActuatedModel
 from ..models.chain import LagrangianChain
 from ..models.dynamics import InverseDynamics, trainable
 from ..models.gauge import looseness
+from .weak import Windows, mean_torque
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class Samples(eqx.Module):
     @classmethod
     def of(cls, dataset: Dataset, memory: np.ndarray | None = None) -> "Samples":
         """The samples of a dataset; `memory` is what an actuator's stop operators remember at each of them."""
+        dataset = dataset.samples
         columns = (jnp.asarray(column) for column in (dataset.q, dataset.qd, dataset.qdd, dataset.tau))
         return cls(*columns, memory=None if memory is None else jnp.asarray(memory))
 
@@ -65,15 +67,47 @@ class Samples(eqx.Module):
         return len(self.q)
 
 
+class Anchor(eqx.Module):
+    """Where the numbers of a chain are believed to be, and how far each may stray for a penalty of one."""
+
+    chain: LagrangianChain
+    reach: LagrangianChain
+
+    @classmethod
+    def of(cls, chain: LagrangianChain, firmness: float) -> "Anchor":
+        """Frames may turn by about 0.1 and shift by 0.1 m, links change by a third, and rotors are hardly known."""
+        loose = 1 / np.sqrt(firmness)
+        size = jnp.linalg.norm(chain.factor, axis=(1, 2), keepdims=True)
+        reach = eqx.tree_at(
+            lambda one: (one.turn, one.shift, one.factor, one.log_armature, one.gravity),
+            chain,
+            (
+                jnp.full_like(chain.turn, 0.1 * loose),
+                jnp.full_like(chain.shift, 0.1 * loose),
+                jnp.broadcast_to(0.3 * loose * size, chain.factor.shape),
+                jnp.full_like(chain.log_armature, 3.0 * loose),
+                jnp.full_like(chain.gravity, loose),
+            ),
+        )
+        return cls(chain, reach)
+
+    def strain(self, chain: LagrangianChain) -> Float[Array, " rows"]:
+        """How far each number is from where it is believed to be."""
+        parts = jax.tree.map(lambda now, then, reach: ((now - then) / reach).ravel(), chain, self.chain, self.reach)
+        return jnp.concatenate(jax.tree.leaves(parts))
+
+
 class Scale(eqx.Module):
     """The variances of the training data that make the residuals free of units, and how firmly a chain is tied."""
 
     torque: Float[Array, " dof"]
     power: Float[Array, ""]
     rigidity: Float[Array, ""]
+    anchor: Anchor | None = None
 
     @classmethod
     def of(cls, dataset: Dataset, objective: Objective) -> "Scale":
+        dataset = dataset.samples
         variance = dataset.tau.var(axis=0)
         torque = np.where(variance > 0, variance, 1.0) if objective.torque == "normalised" else np.ones(dataset.dof)
         power = np.sum(dataset.qd * dataset.tau, axis=1).var()
@@ -84,38 +118,45 @@ class Scale(eqx.Module):
         return eqx.tree_at(lambda one: one.rigidity, self, jnp.zeros_like(self.rigidity))
 
 
-def torque(model: Any, sample: Samples) -> Any:
-    """The torque that the model gives to a sample, with what its actuator remembers there."""
+Data = Samples | Windows
+"""What a fit learns from: samples with accelerations, or windows without."""
+
+
+def torque(model: Any, sample: Data) -> Any:
+    """The torque that the model gives to a sample, with what its actuator remembers there; the mean one of a window."""
+    if isinstance(sample, Windows):
+        return mean_torque(model, sample)
     if sample.memory is None:
         return model.inverse_dynamics(sample.q, sample.qd, sample.qdd)
     return model.inverse_dynamics(sample.q, sample.qd, sample.qdd, memory=sample.memory)
 
 
-def residual(model: InverseDynamics, sample: Samples, scale: Scale, objective: Objective) -> Float[Array, " residual"]:
+def residual(model: InverseDynamics, sample: Data, scale: Scale, objective: Objective) -> Float[Array, " residual"]:
     """The errors of one sample, scaled such that the mean over samples of their sum of squares is the data loss."""
     error = jnp.asarray(torque(model, sample)) - sample.tau
     entries = error / jnp.sqrt(scale.torque * error.size)
-    if objective.power == 0:
+    if objective.power == 0 or isinstance(sample, Windows):
         return entries
     power_error = sample.qd @ error * jnp.sqrt(objective.power / scale.power)
     return jnp.concatenate([entries, power_error[None]])
 
 
 def tie(model: Any, scale: Scale) -> Float[Array, " rows"]:
-    """Residuals that belong to no sample: those of `rigidity`, for a chain alone or under an actuator."""
+    """Residuals that belong to no sample: those of `rigidity` and of an anchor, for a chain alone or with motors."""
     chain = model.rigid if isinstance(model, ActuatedModel) else model
     if not isinstance(chain, LagrangianChain):
         return jnp.zeros_like(scale.torque, shape=(0,))
-    return jnp.sqrt(scale.rigidity) * looseness(chain)
+    rows = jnp.sqrt(scale.rigidity) * looseness(chain)
+    return rows if scale.anchor is None else jnp.concatenate([rows, scale.anchor.strain(chain)])
 
 
-def data_loss(model: InverseDynamics, samples: Samples, scale: Scale, objective: Objective) -> Float[Array, ""]:
+def data_loss(model: InverseDynamics, samples: Data, scale: Scale, objective: Objective) -> Float[Array, ""]:
     """The loss without weight decay: what validation watches."""
     rows = jax.vmap(lambda sample: residual(model, sample, scale, objective))(samples)
     return jnp.mean(jnp.sum(rows**2, axis=1))
 
 
-def loss(model: InverseDynamics, samples: Samples, scale: Scale, objective: Objective) -> Float[Array, ""]:
+def loss(model: InverseDynamics, samples: Data, scale: Scale, objective: Objective) -> Float[Array, ""]:
     """Eq. 9: data loss plus λ Ω(weights), plus what ties a chain to rigid arms."""
     data = data_loss(model, samples, scale, objective) + jnp.sum(tie(model, scale) ** 2)
     if objective.weight_decay == 0:

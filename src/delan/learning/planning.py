@@ -43,6 +43,8 @@ SMALL_DOF, SMALL_WIDTH, SMALL_WEIGHTS = 3, 16, 600
 """Up to so many joints a network of so many units suffices; up to so many weights the dense method is the faster."""
 SMALL_WORK = 3e10
 """The work of a Levenberg–Marquardt iteration, samples × joints × weights², that is still worth waiting for."""
+MOST_PREPARED = 2000
+"""Samples of a filtered log that a chain is polished on, at most: its errors are no noise that more of them average."""
 ROUNDS = 8
 """Rounds of starts that a chain gets at most; two starts a round."""
 SEARCH_SHARE = 0.6
@@ -103,7 +105,7 @@ class Plan:
 
 def plan(model: ModelChoice, dataset: Dataset, settings: FitSettings, actuator: ActuatorSettings | None = None) -> Plan:
     """Size and method: Levenberg–Marquardt where the model is small enough for it, else Adam on a wide network."""
-    chosen = _plan(model, dataset, settings)
+    chosen = _plan(model, dataset.samples, settings)
     if actuator is not None and isinstance(chosen.network, FeedForwardSettings):
         raise SettingsError("a feed-forward network learns friction with all the rest; leave friction out")
     return replace(chosen, actuator=actuator)
@@ -166,7 +168,7 @@ def head(settings: ActuatorSettings, dataset: Dataset) -> Actuator:
     """An actuator whose steps at standstill begin as wide as the data can show: from there a fit finds the way to
     narrow ones, while one that begins too narrow sees no sample on the step."""
     made = Actuator(dataset.joints, settings)
-    speed = np.abs(dataset.qd @ made.transmission.T).mean(axis=0)
+    speed = np.abs(dataset.samples.qd @ made.transmission.T).mean(axis=0)
     starts = ((settings.width, WIDE), (settings.stribeck_speed, STRIBECK_WIDE))
     wide = tuple(jnp.log(jnp.maximum(least, share * jnp.asarray(speed))) for least, share in starts)
     return eqx.tree_at(lambda one: (one.log_width, one.log_stribeck_speed), made, wide)
@@ -190,7 +192,7 @@ def stages(
     """The steps of the fit."""
     if isinstance(chosen.network, LagrangianChainSettings) and chosen.optimizer == "lm":
         return _chain_stages(chosen, training, validation, settings, key, stop)
-    count = len(training)
+    count = len(training.samples)
     scale = Scale.of(training, settings.objective)
     data = (samples(training, chosen.actuator), samples(validation, chosen.actuator), scale, settings.objective)
     by_clock = settings.seconds is not None and settings.epochs is None
@@ -218,8 +220,10 @@ def polish(
     """Levenberg–Marquardt on all samples, or on as many as are worth waiting for."""
     data = samples(training, chosen.actuator)
     most = max(1, int(SMALL_WORK / (training.dof * _count_weights(chosen.network, training, chosen.actuator) ** 2)))
-    if len(training) > most:
-        data = data.rows(np.sort(np.asarray(jax.random.permutation(key, len(training)))[:most]))
+    if training.counted is not None:
+        most = min(most, MOST_PREPARED)
+    if len(data) > most:
+        data = data.rows(np.sort(np.asarray(jax.random.permutation(key, len(data)))[:most]))
     by_clock = settings.seconds is not None and settings.epochs is None
     return MarquardtStage(
         training=data,

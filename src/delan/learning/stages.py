@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from . import descent, levenberg_marquardt
-from .objective import Objective, Samples, Scale, data_loss
+from .objective import Data, Objective, Scale, data_loss
 
 EXACT = 1e-13
 """A loss, as share of the torque's variance, at which nothing is left to learn."""
@@ -33,8 +33,8 @@ class DescentState(eqx.Module):
 class DescentStage:
     """Adam over minibatches; `patience` is a number of epochs without progress, inf for none."""
 
-    training: Samples
-    validation: Samples
+    training: Data
+    validation: Data
     scale: Scale
     objective: Objective
     settings: descent.DescentSettings
@@ -63,8 +63,8 @@ class DescentStage:
 class MarquardtStage:
     """Levenberg–Marquardt on all samples; an epoch is an iteration."""
 
-    training: Samples
-    validation: Samples
+    training: Data
+    validation: Data
     scale: Scale
     objective: Objective
     settings: levenberg_marquardt.MarquardtSettings
@@ -100,7 +100,7 @@ class Stage(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def training(self) -> Samples: ...
+    def training(self) -> Data: ...
     @property
     def chunk(self) -> int: ...
     @property

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ..models.actuator import ActuatedModel
 from ..models.gauge import settled
 from . import levenberg_marquardt
-from .objective import Objective, Samples, Scale, data_loss
+from .objective import Data, Objective, Scale, data_loss
 from .stages import Advance
 
 TOGETHER = 2
@@ -49,8 +49,8 @@ class StartsState(eqx.Module):
 class StartsStage:
     """Rounds of random starts until two agree; an epoch is a round. `until` bounds its time [perf_counter s]."""
 
-    training: Samples
-    validation: Samples
+    training: Data
+    validation: Data
     scale: Scale
     objective: Objective
     settings: levenberg_marquardt.MarquardtSettings
@@ -83,7 +83,7 @@ class StartsStage:
         finished = bool(best.validation < SOLVED or second < AGREED * low or late)
         return StartsState(model, losses), Advance(best.training, min(best.validation, float(low)), finished=finished)
 
-    def _descend(self, index: int, model: Any, part: Samples, race: "_Race") -> "_Found":
+    def _descend(self, index: int, model: Any, part: Data, race: "_Race") -> "_Found":
         with jax.enable_x64(True):
             # Free at first, for the ways around obstacles that a tied chain has not; then settled and tied.
             model, _ = self._iterate(model, part, self.scale.untied(), lambda: race.is_over_for(index))
@@ -94,7 +94,7 @@ class StartsStage:
         lost = race.is_over_for(index) or not np.isfinite(validation)
         return _Found(model, np.finfo(float).max if lost else validation, loss)
 
-    def _iterate(self, model: Any, part: Samples, scale: Scale, is_over: Callable[[], bool]) -> tuple[Any, float]:
+    def _iterate(self, model: Any, part: Data, scale: Scale, is_over: Callable[[], bool]) -> tuple[Any, float]:
         """Levenberg–Marquardt until it is solved, no longer worthwhile or out of time; the model and its loss."""
         state, history = levenberg_marquardt.init(model, self.settings), []
         for iteration in range(ITERATIONS):
@@ -146,7 +146,7 @@ def _settled(model: Any) -> Any:
     return eqx.tree_at(lambda one: one.rigid, model, after) if isinstance(model, ActuatedModel) else after
 
 
-def _part(samples: Samples, key: PRNGKeyArray) -> Samples:
+def _part(samples: Data, key: PRNGKeyArray) -> Data:
     """A random part of the samples."""
     rows = np.sort(np.asarray(jax.random.permutation(key, len(samples)))[:SAMPLES])
     return samples.rows(rows)

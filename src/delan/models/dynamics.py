@@ -77,6 +77,7 @@ class Normalisation(eqx.Module):
             std = columns.std(axis=0)
             return jnp.asarray(np.where(std > 0, std, 1.0))  # a joint that stood still is left as it is
 
+        dataset = dataset.samples
         return cls(
             q_mean=jnp.asarray(dataset.q.mean(axis=0)),
             q_std=spread(dataset.q),

@@ -16,6 +16,7 @@ from .actuator import ActuatedModel
 from .chain import LagrangianChain, LagrangianChainSettings
 from .gauge import Matrix, Point, numpy_links, settled, with_third_column
 from .rigid_body import RigidBody
+from .trust import bare
 
 RIGID = 1e-2
 """How far the frames of a chain may be from rotations, at most, for it to be read as a rigid arm."""
@@ -102,6 +103,7 @@ def learned_arm(model: Any) -> LearnedArm:
 
 
 def _chain_of(model: Any) -> LagrangianChain:
+    model = bare(model)
     chain = model.rigid if isinstance(model, ActuatedModel) else model
     if not isinstance(chain, LagrangianChain):
         raise ModelError(f"a {type(chain).__name__} has no geometry to read; fit a chain (model='chain')")
@@ -242,7 +244,7 @@ def to_rigid_body(model: Any) -> RigidBody:
 
     Its links are possible ones, but only some of their masses and moments are told by joint data; the torques are.
     """
-    arm = learned_arm(model)
+    arm, model = learned_arm(model), bare(model)
     worst = int(np.argmax(arm.stretch))
     if arm.stretch[worst] > RIGID:
         raise ModelError(

@@ -30,6 +30,9 @@ class LagrangianNetworkSettings:
         activation: of the hidden layers; smooth ones learn the derivatives better than the paper's `relu`.
         diagonal: what makes the diagonal of the factor non-negative; the paper names both.
         offset: b > 0 of the paper, added to the scaled diagonal, so that H is positive definite for every weight.
+        focus: how much less the network sees of a joint that needs little torque, as the power of its share of the
+            largest one. One potential and one trunk serve all joints: without it a wrist, whose torque is a thousandth
+            of a shoulder's, drowns in the shoulder's errors; 0 shows all joints alike, as in the paper.
         gravity: `potential` learns V(q) with g = ∂V/∂q; `vector` learns g(q) directly as in the paper, which need
             not be a gradient and has no potential energy.
     """
@@ -39,6 +42,7 @@ class LagrangianNetworkSettings:
     activation: Activation = "silu"
     diagonal: Positive = "softplus"
     offset: float = 1e-3
+    focus: float = 0.5
     gravity: Literal["potential", "vector"] = "potential"
 
     def __post_init__(self) -> None:
@@ -46,6 +50,8 @@ class LagrangianNetworkSettings:
             raise SettingsError(f"width and depth must be at least 1, got width={self.width} and depth={self.depth}")
         if not 0 < self.offset < float("inf"):
             raise SettingsError(f"the offset of the diagonal must be positive and finite, got {self.offset}")
+        if not 0 <= self.focus <= 1:
+            raise SettingsError(f"focus is a power between 0 and 1, got {self.focus}")
         for name, known in (
             ("activation", tuple(ACTIVATIONS)),
             ("diagonal", get_args(Positive)),
@@ -100,9 +106,11 @@ class LagrangianNetwork(eqx.Module):
 
     def _features(self, q: Vector) -> Float[Array, " features"]:
         turning = np.array([kind != "prismatic" for kind in self.joints.kinds])
-        angle = q[turning]
-        slide = ((q - self.normalisation.q_mean) / self.normalisation.q_std)[~turning]
-        return jnp.concatenate([jnp.cos(angle), jnp.sin(angle), slide])
+        torque = self.normalisation.tau_std
+        seen = (torque / jnp.max(torque)) ** self.settings.focus
+        angle, near = q[turning], seen[turning]
+        slide = (seen * (q - self.normalisation.q_mean) / self.normalisation.q_std)[~turning]
+        return jnp.concatenate([near * jnp.cos(angle), near * jnp.sin(angle), slide])
 
     def _factor(self, hidden: Float[Array, " width"]) -> Float[Array, "dof dof"]:
         n = self.joints.dof

@@ -21,6 +21,7 @@ from ..models.actuator import ActuatedModel, Actuator, ActuatorState, Memory
 from ..models.blueprint import Blueprint
 from ..models.dynamics import InverseDynamics
 from ..models.rigid_body import RigidBody
+from ..models.trust import bare
 
 Vector = Float[np.ndarray, " dof"]
 Numbers = Float[np.ndarray, " numbers"]
@@ -110,7 +111,8 @@ class Compiled:
 
     @classmethod
     def of(cls, model: Any) -> "Compiled":
-        """A learned model as it is."""
+        """A learned model as it is, without its ensemble if it has one."""
+        model = bare(model)
         actuator = model.actuator.settings if isinstance(model, ActuatedModel) else None
         rigid: Any = model.rigid if isinstance(model, ActuatedModel) else model
         blueprint = Blueprint(model.joints, rigid.settings, actuator)

@@ -76,7 +76,7 @@ def filtered(t: Float[np.ndarray, " time"], columns: Columns, stretches: tuple[S
     even = [one for one in even if len(one[0]) >= FEWEST_ROWS]
     if not even:
         return None
-    cutoff = _cutoff([one[1]["q"] for one in even], step)
+    cutoff = cutoff_of([one[1]["q"] for one in even], step)
     every = max(1, int(1 / (SAMPLES_A_PERIOD * cutoff * step)))
     parts = []
     for index, (times, signals, nearest) in enumerate(even):
@@ -109,7 +109,7 @@ def _resampled(
     return new, interpolated, nearest
 
 
-def _cutoff(positions: list[np.ndarray], step: float) -> float:
+def cutoff_of(positions: list[np.ndarray], step: float) -> float:
     """Of a filter that lets motion pass [Hz], from the spectra of the positions."""
     highest = HIGHEST_CUTOFF / step
     frequencies = np.linspace(0, highest, 400)

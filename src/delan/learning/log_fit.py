@@ -1,0 +1,286 @@
+"""From a recording to the model worth deploying: prepare, let models compete, choose on unseen motion, say why."""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+import jax
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from ..data.preparation import PreparationSettings, counting, prepare, split_rows
+from ..errors import SettingsError
+from ..joints import Dataset, Recording
+from ..models.actuator import ActuatedModel
+from ..models.chain import LagrangianChain
+from ..models.dynamics import InverseDynamics
+from ..models.trust import TrustedModel
+from .contest import Contender, Entry, as_learned, constant, identified, near_urdf, networks
+from .evaluate import Scores, evaluate
+from .fit import FitResult, Friction, fit, in_precision
+from .more_data import LearningCurve, NextMotion, learning_curve, next_motion
+from .objective import Scale
+from .planning import FitSettings, samples
+from .preparing import PreparationChoice, choose_preparation
+from .selection import START
+from .stages import MarquardtStage
+from .starts import SAMPLES
+from .training import Limits, Progress, train
+from .uncertainty import TrustSettings, trust
+from .weak import Windows
+
+Accelerations = Literal["auto", "filtered"]
+SHARES = {"preparation": 0.35, "chain": 0.3, "weak": 0.1, "networks": 0.25}
+"""How the seconds are parted."""
+CHAIN_ITERATIONS = 60
+"""of Levenberg–Marquardt that a chain gets before and after its friction is chosen, at most."""
+WEAK_ITERATIONS, MOST_WINDOWS = 12, 400
+"""of Levenberg–Marquardt on windows, and windows it sees, at most."""
+
+
+@dataclass(frozen=True)
+class LogFitSettings:
+    """How to go from a log to a model.
+
+    Attributes:
+        models: that take part; `identified` needs a URDF, and `constant` always does.
+        friction: of the Lagrangian models, as in `fit`.
+        accelerations: `filtered` from filtered motion, or, `auto`, without any where unseen motion prefers that.
+        cutoff: of the filter [Hz]; None: chosen.
+        seconds: all of it may take, about; None: as long as it needs, and the same every time.
+        fit: how each model is trained; its seconds are set from those above.
+        urdf: file of the robot, for identification.
+    """
+
+    models: tuple[Contender, ...] = ("chain", "delan", "feedforward")
+    friction: Friction = "auto"
+    accelerations: Accelerations = "auto"
+    cutoff: float | None = None
+    seconds: float | None = None
+    fit: FitSettings = field(default_factory=FitSettings)
+    urdf: Path | None = None
+
+    def share(self, *steps: str) -> float | None:
+        """The seconds of some steps; None without a bound."""
+        return None if self.seconds is None else self.seconds * sum(SHARES[step] for step in steps)
+
+    def __post_init__(self) -> None:
+        if self.seconds is not None and not 0 < self.seconds < float("inf"):
+            raise SettingsError(f"seconds must be positive and finite, got {self.seconds}")
+        if "identified" in self.models and self.urdf is None:
+            raise SettingsError("identification needs the robot's URDF; give urdf=, or leave `identified` out")
+
+
+@dataclass(frozen=True, eq=False)
+class LogFit:
+    """All that came of a log.
+
+    Attributes:
+        entries: the models that took part, the best on the validation trajectories first.
+        preparation: how cut-off and delay were chosen; `dataset.preparation` says what was done.
+        dataset: the samples; training, validation: the parts they were split into.
+        weak: for the chain, its validation error with and without accelerations (None: not tried).
+        trusted: the best model with an ensemble, a calibrated band and the domain of its data; None of a constant.
+        curve, motion: what more data would bring and what to record next; None unless the best model is a chain.
+    """
+
+    entries: tuple[Entry, ...]
+    preparation: PreparationChoice
+    dataset: Dataset
+    training: Dataset
+    validation: Dataset
+    weak: tuple[float, float] | None
+    trusted: TrustedModel | None
+    curve: LearningCurve | None
+    motion: NextMotion | None
+    settings: LogFitSettings
+    seconds: float
+    interrupted: bool
+
+    @property
+    def best(self) -> Entry:
+        return self.entries[0]
+
+    def entry(self, name: str) -> Entry | None:
+        return next((entry for entry in self.entries if entry.name == name), None)
+
+
+def fit_log(
+    recording: Recording,
+    settings: LogFitSettings | None = None,
+    *,
+    key: PRNGKeyArray | None = None,
+    progress: Callable[[str], Callable[[Progress], None] | None] = lambda name: None,
+    stop: threading.Event | None = None,
+) -> LogFit:
+    """Prepare a log, train the models, and put the best on the validation trajectories first.
+
+    `progress` is asked, for the name of each step, who watches it.
+    """
+    began = time.perf_counter()
+    settings = settings or LogFitSettings()
+    key = jax.random.key(0) if key is None else key
+    stop = stop or threading.Event()
+    choice = _choice(recording, settings, key, progress)
+    dataset = prepare(recording, choice.settings)
+    rows = split_rows(dataset, settings.fit.validation, key=jax.random.split(key, 3)[0])
+    training, validation = (_part(dataset, mask) for mask in rows)
+    entries, weak = [constant(dataset, settings.fit, key=key)], None
+    friction = settings.friction
+    if "chain" in settings.models:
+        chain, weak = _chain(recording, dataset, choice, settings, key, progress("chain"), stop)
+        entries.append(chain)
+        head = chain.model.actuator.settings if isinstance(chain.model, ActuatedModel) else None
+        friction = head if friction == "auto" else friction
+    head = START if friction == "auto" else friction
+    if settings.urdf is not None:
+        entries.append(identified(dataset, settings.urdf, head, settings.fit, key=key))
+        if "chain" in settings.models:
+            entries.append(near_urdf(dataset, settings.urdf, head, settings.fit, key=key, stop=stop))
+    names: list[Literal["delan", "feedforward"]] = [
+        name for name in ("delan", "feedforward") if name in settings.models
+    ]
+    share = settings.share("networks")
+    with ThreadPoolExecutor(max(1, len(names))) as pool:
+        futures = [
+            pool.submit(
+                networks, name, dataset, head, settings.fit, key=key, seconds=share, progress=progress(name), stop=stop
+            )
+            for name in names
+        ]
+        try:
+            entries += [future.result() for future in futures]
+        except KeyboardInterrupt:
+            stop.set()
+            entries += [future.result() for future in futures]
+    order = sorted(entries, key=lambda entry: entry.validation.torque.nmse_mean)
+    trusted, curve, motion = _beyond(order[0], training, validation, key)
+    interrupted = stop.is_set() or any(entry.fit is not None and entry.fit.interrupted for entry in entries)
+    return LogFit(
+        entries=tuple(order),
+        preparation=choice,
+        dataset=dataset,
+        training=training,
+        validation=validation,
+        weak=weak,
+        trusted=trusted,
+        curve=curve,
+        motion=motion,
+        settings=settings,
+        seconds=time.perf_counter() - began,
+        interrupted=interrupted,
+    )
+
+
+def _beyond(
+    best: Entry, training: Dataset, validation: Dataset, key: PRNGKeyArray
+) -> tuple[TrustedModel | None, LearningCurve | None, NextMotion | None]:
+    """What is to be known of the best model beside its error."""
+    if best.name == "constant":
+        return None, None, None
+    model = as_learned(best)
+    keys = jax.random.split(jax.random.fold_in(key, 1), 3)
+    trusted = trust(model, training, validation, TrustSettings(rows=SAMPLES), key=keys[0])
+    if not (isinstance(model, ActuatedModel) and isinstance(model.rigid, LagrangianChain)):
+        return trusted, None, None
+    curve = learning_curve(model, training, validation, key=keys[1])
+    return trusted, curve, next_motion(model, training, key=keys[2])
+
+
+def _part(dataset: Dataset, rows: np.ndarray) -> Dataset:
+    return dataset.rows(rows) if dataset.counted is None else counting(dataset, rows)
+
+
+def _choice(
+    recording: Recording,
+    settings: LogFitSettings,
+    key: PRNGKeyArray,
+    progress: Callable[[str], Callable[[Progress], None] | None],
+) -> PreparationChoice:
+    if settings.cutoff is not None:
+        return PreparationChoice(PreparationSettings(cutoff=settings.cutoff), (), 0.0, None)
+    return choose_preparation(
+        recording,
+        key=key,
+        validation=settings.fit.validation,
+        seconds=settings.share("preparation"),
+        progress=progress("preparation"),
+    )
+
+
+def _chain(
+    recording: Recording,
+    dataset: Dataset,
+    choice: PreparationChoice,
+    settings: LogFitSettings,
+    key: PRNGKeyArray,
+    progress: Callable[[Progress], None] | None,
+    stop: threading.Event,
+) -> tuple[Entry, tuple[float, float] | None]:
+    """A chain with its friction, then tried without accelerations."""
+    began = time.perf_counter()
+    limits = replace(settings.fit, seconds=settings.share("chain", *(["preparation"] if choice.start is None else [])))
+    result = fit(
+        dataset,
+        "chain",
+        limits,
+        friction=settings.friction,
+        start=choice.start if settings.friction is not None else None,
+        key=key,
+        progress=progress,
+        stop=stop,
+    )
+    weak = None
+    if settings.accelerations == "auto" and choice.settings.cutoff is not None and not result.interrupted:
+        result, weak = _without_accelerations(
+            recording, dataset, result, choice.settings, limits, settings.share("weak"), key, stop
+        )
+    chosen = {"friction": _terms(result.model), "form": "weak" if weak and weak[1] < weak[0] else "strong"}
+    return Entry("chain", result.model, result.validation, time.perf_counter() - began, chosen, result), weak
+
+
+def _terms(model: InverseDynamics) -> list[str]:
+    if not isinstance(model, ActuatedModel):
+        return []
+    return [*model.actuator.settings.terms, *model.actuator.motors[model.joints.dof :]]
+
+
+def _without_accelerations(
+    recording: Recording,
+    dataset: Dataset,
+    result: FitResult,
+    prepared: PreparationSettings,
+    limits: FitSettings,
+    seconds: float | None,
+    key: PRNGKeyArray,
+    stop: threading.Event,
+) -> tuple[FitResult, tuple[float, float] | None]:
+    """Go on with windows over the unfiltered motion; keep what unseen motion likes better."""
+    head = result.model.actuator.settings if isinstance(result.model, ActuatedModel) else None
+    if head is not None and "load" in head.terms:
+        return result, None
+    raw = prepare(recording, replace(prepared, smooth=False, every=1))
+    training, held = split_rows(dataset, limits.validation, key=jax.random.split(key, 3)[0])
+    validation = counting(dataset, held)
+    with jax.enable_x64(True):
+        windows = Windows.of(counting(raw, training), head)
+        windows = windows.rows(np.unique(np.linspace(0, len(windows) - 1, MOST_WINDOWS).astype(int)))
+        stage = MarquardtStage(
+            training=windows,
+            validation=samples(validation, head),
+            scale=Scale.of(counting(dataset, training), limits.objective),
+            objective=limits.objective,
+            settings=replace(limits.marquardt, damping=1e-3),
+            epochs=WEAK_ITERATIONS,
+            patience=10.0,
+        )
+        run = train([stage], in_precision(result.model), Limits(seconds, stop=stop), key=key)
+    model = in_precision(run.best_model)
+    scores: Scores = evaluate(model, validation, rollouts=False)
+    before, after = result.validation.torque.nmse_mean, scores.torque.nmse_mean
+    better = replace(result, model=model, validation=scores) if after < before else result
+    return better, (before, after)

@@ -1,0 +1,105 @@
+"""The equation of motion in its weak form: an identity for every model, and a way to learn without accelerations."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from delan.data.preparation import PreparationSettings, prepare
+from delan.errors import DataError, SettingsError
+from delan.joints import Dataset, Joints, Recording
+from delan.learning.weak import SECONDS, Windows, evaluate_windows, mean_torque
+from delan.models.actuator import ActuatorSettings
+from tests.members import DYNAMICS, actuated
+
+
+def swept(joints: Joints, seconds: float = 1.0, rate: float = 1000.0) -> tuple[np.ndarray, ...]:
+    """A smooth motion and its exact derivatives."""
+    t = np.arange(round(seconds * rate)) / rate
+    pace = 2 * np.pi * np.linspace(0.3, 0.8, joints.dof)
+    q, qd, qdd = (0.4 * pace**n * np.sin(np.outer(t, pace) + np.arange(joints.dof) + n * np.pi / 2) for n in range(3))
+    return t, q, qd, qdd
+
+
+def moved(model, *, seconds: float = 1.0, rate: float = 1000.0) -> Dataset:
+    """Such a motion with the torques that the model says it takes."""
+    t, q, qd, qdd = swept(model.joints, seconds, rate)
+    tau = np.asarray(jax.vmap(model.inverse_dynamics)(jnp.asarray(q), jnp.asarray(qd), jnp.asarray(qdd)))
+    return Dataset(t=t, q=q, qd=qd, qdd=qdd, tau=tau, trajectory=np.zeros(len(t), dtype=int), joints=model.joints)
+
+
+@pytest.mark.parametrize("name", ["network, 2 joints", "chain, 7 joints", "network, mixed joints"])
+def test_windows_of_a_models_own_torque_hold_its_mean(name):
+    model = DYNAMICS[name]()
+    windows = Windows.of(moved(model))
+    told = jax.vmap(mean_torque, in_axes=(None, 0))(model, windows)
+    size = np.abs(windows.tau).max(axis=0)
+    # What is left is the rule of rectangles over rows that are averaged by twelve.
+    assert np.max(np.abs(told - windows.tau) / size) < 2e-3
+
+
+def test_where_every_row_is_a_point_the_identity_holds_to_the_fourth_power_of_the_step():
+    model = DYNAMICS["chain, 7 joints"]()
+    windows = Windows.of(moved(model, rate=80.0))
+    assert windows.q.shape[1] == round(SECONDS * 80)
+    told = jax.vmap(mean_torque, in_axes=(None, 0))(model, windows)
+    assert np.max(np.abs(told - windows.tau) / np.abs(windows.tau).max(axis=0)) < 5e-4
+
+
+def test_friction_with_memory_is_in_the_mean():
+    model = actuated(Joints.revolute(2), "viscous", "coulomb", "stops", "armature")
+    dataset = moved(model)
+    memory = np.asarray(model.actuator.remember(dataset.q))
+    rows = (jnp.asarray(column) for column in (dataset.q, dataset.qd, dataset.qdd, memory))
+    tau = jax.vmap(lambda q, qd, qdd, m: model.inverse_dynamics(q, qd, qdd, memory=m))(*rows)
+    windows = Windows.of(replace(dataset, tau=np.asarray(tau)), model.actuator.settings)
+    told = jax.vmap(mean_torque, in_axes=(None, 0))(model, windows)
+    assert np.max(np.abs(told - windows.tau) / np.abs(windows.tau).max(axis=0)) < 5e-3
+
+
+def test_noise_in_positions_hurts_windows_less_than_differences():
+    model = DYNAMICS["network, 2 joints"]()
+    clean = moved(model, seconds=3.0)
+    rng = np.random.default_rng(0)
+    noisy = Recording(
+        t=clean.t,
+        q=clean.q + 1e-5 * rng.standard_normal(clean.q.shape),
+        tau=clean.tau,
+        trajectory=clean.trajectory,
+        joints=clean.joints,
+    )
+    windows = evaluate_windows(model, prepare(noisy))
+    plain = prepare(noisy)
+    tau = jax.vmap(model.inverse_dynamics)(*(jnp.asarray(one) for one in (plain.q, plain.qd, plain.qdd)))
+    differences = np.mean((np.asarray(tau) - plain.tau) ** 2, axis=0) / plain.tau.var(axis=0)
+    assert windows.torque.nmse_mean < 1e-3
+    assert windows.torque.nmse_mean < 1e-2 * differences.mean()
+
+
+def test_windows_keep_to_rows_that_count_and_cross_no_gap():
+    model = DYNAMICS["network, 2 joints"]()
+    dataset = moved(model, seconds=2.0)
+    counted = dataset.t < 1.0
+    part = Windows.of(replace(dataset, counted=counted))
+    assert len(part) == len(range(0, 1000 - 192 + 1, 50))
+    two = replace(dataset, trajectory=(dataset.t >= 1.1).astype(int))
+    assert len(Windows.of(two)) < len(Windows.of(dataset))
+    with pytest.raises(DataError, match=r"no motion of 0.2 s"):
+        Windows.of(replace(dataset, counted=dataset.t < 0.1))
+
+
+def test_load_friction_is_refused():
+    dataset = moved(DYNAMICS["network, 2 joints"]())
+    with pytest.raises(SettingsError, match="leave load out"):
+        Windows.of(dataset, ActuatorSettings(("load",)))
+
+
+def test_the_settings_of_an_unfiltered_preparation():
+    t, q, qd, _ = swept(Joints.revolute(2), seconds=3.0)
+    recording = Recording(t=t, q=q, qd=qd, tau=q, trajectory=np.zeros(len(t), dtype=int), joints=Joints.revolute(2))
+    raw = prepare(recording, PreparationSettings(cutoff=5.0, smooth=False, every=1))
+    assert raw.preparation is not None
+    assert raw.preparation.cutoff is None
+    np.testing.assert_allclose(raw.q, q, atol=1e-12)
