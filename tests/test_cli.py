@@ -20,6 +20,7 @@ from delan.joints import Dataset, Joints
 from .members import pendulum
 
 DELAN = [sys.executable, "-m", "delan.interfaces.cli"]
+FIT = ["fit", "--model", "delan"]
 
 
 def run(*arguments: object, cwd: Path, **options) -> subprocess.CompletedProcess[str]:
@@ -41,7 +42,7 @@ def folder(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("cli")
     write(path / "arm.npz", pendulum())
     write(path / "other.npz", pendulum(seed=9))
-    fitted = run("fit", "arm.npz", "-o", "arm.delan", "--test", "other.npz", "--epochs", 30, "--json", cwd=path)
+    fitted = run(*FIT, "arm.npz", "-o", "arm.delan", "--test", "other.npz", "--epochs", 30, "--json", cwd=path)
     assert fitted.returncode == 0, fitted.stderr
     (path / "fit.json").write_text(fitted.stdout)
     return path
@@ -86,8 +87,8 @@ def test_the_model_file_remembers_its_making(folder):
 
 
 def test_the_same_seed_writes_the_same_weights(folder):
-    run("fit", "arm.npz", "-o", "again.delan", "--epochs", 30, cwd=folder)
-    run("fit", "arm.npz", "-o", "seed1.delan", "--epochs", 30, "--seed", 1, cwd=folder)
+    run(*FIT, "arm.npz", "-o", "again.delan", "--epochs", 30, cwd=folder)
+    run(*FIT, "arm.npz", "-o", "seed1.delan", "--epochs", 30, "--seed", 1, cwd=folder)
     models = [
         storage.read_arrays(folder / name, storage.FORMAT)[0] for name in ("arm.delan", "again.delan", "seed1.delan")
     ]
@@ -135,7 +136,7 @@ def test_a_feed_forward_fit_and_several_seeds(folder):
             ["fit", "arm.npz", "-o", "none/x.delan"],
             "there is no folder none for x.delan; make it or give another output",
         ),
-        (["fit", "arm.npz", "--width", "0"], "width and depth must be at least 1, got width=0"),
+        ([*FIT, "arm.npz", "--width", "0"], "width and depth must be at least 1, got width=0"),
         (["fit", "arm.npz", "--seconds", "-1"], "seconds must be positive and finite, got -1.0"),
         (["evaluate", "arm.npz", "arm.npz"], "is truncated, damaged or no delan-model file"),
         (["evaluate", "none.delan", "arm.npz"], "none.delan: no such file; check the path"),
@@ -153,7 +154,7 @@ def test_a_test_log_of_another_robot_is_found_before_the_training(folder):
     data = pendulum(trajectories=2)
     twice = {name: np.repeat(getattr(data, name), 2, axis=1) for name in ("q", "qd", "qdd", "tau")}
     write(folder / "two.npz", replace(data, **twice, truth={}, joints=Joints.revolute(2)))
-    shown = run("fit", "arm.npz", "-o", "never.delan", "--test", "two.npz", cwd=folder)
+    shown = run(*FIT, "arm.npz", "-o", "never.delan", "--test", "two.npz", cwd=folder)
     assert shown.returncode == 1
     assert "the model has 1 joints and two.npz has 2" in shown.stderr
     assert not (folder / "never.delan").exists()
@@ -171,7 +172,7 @@ LISTENING = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL
 
 def test_ctrl_c_saves_the_best_model_and_resume_goes_on(folder):
     """A fit of far too many epochs, stopped from outside once it has kept a checkpoint."""
-    fit = ["fit", "arm.npz", "-o", "stopped.delan", "--optimizer", "adam", "--width", "8", "--json", "--epochs"]
+    fit = [*FIT, "arm.npz", "-o", "stopped.delan", "--optimizer", "adam", "--width", "8", "--json", "--epochs"]
     command = [sys.executable, "-c", LISTENING, *DELAN, *fit, "1000000"]
     checkpoint = folder / "stopped.delan.checkpoint"
     deadline = time.monotonic() + 120
@@ -211,7 +212,7 @@ def test_nonsense_is_doubted(folder):
 
 
 def test_a_resume_without_checkpoint_says_so(folder):
-    shown = run("fit", "arm.npz", "-o", "fresh.delan", "--epochs", 2, "--resume", cwd=folder)
+    shown = run(*FIT, "arm.npz", "-o", "fresh.delan", "--epochs", 2, "--resume", cwd=folder)
     assert shown.returncode == 0
     assert "there is no checkpoint fresh.delan.checkpoint; starting anew" in shown.stderr
 

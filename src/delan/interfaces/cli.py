@@ -3,20 +3,16 @@
 import functools
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from ..errors import DelanError, SettingsError
 from .log_options import LogsArgument, name_of, takes_log_options
-
-if TYPE_CHECKING:
-    from ..learning.evaluate import Scores
-    from ..learning.fit import FitResult
 
 app = typer.Typer(
     name="delan",
@@ -102,101 +98,93 @@ def fit(
     test: Annotated[
         Path | None, typer.Option(help="Log or folder to score the model on; never used to choose it.")
     ] = None,
+    urdf: Annotated[
+        Path | None, typer.Option(help="URDF of the robot: models identified from it compete with the learned ones.")
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Page to write; default: the model's name with .html.", metavar="PAGE")
+    ] = None,
     model: Annotated[
-        Literal["delan", "chain", "feedforward"],
-        typer.Option(help="The paper's network, a rigid arm of learned geometry, or a plain network."),
-    ] = "delan",
+        Literal["auto", "chain", "delan", "feedforward"],
+        typer.Option(
+            help="auto: all of them compete, the best on unseen motion is kept; a rigid arm of learned geometry; the "
+            "paper's network; or a plain network."
+        ),
+    ] = "auto",
     friction: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="none; auto: terms are added while unseen motion is explained better; or terms, such as "
-            "viscous,coulomb,stribeck,offset,stops,load."
+            "viscous,coulomb,stribeck,offset,stops,load. Default: auto; none for a single delan.",
+            show_default=False,
         ),
-    ] = "none",
+    ] = None,
+    cutoff: Annotated[
+        float | None, typer.Option(metavar="HZ", help="Of the low-pass over the log; default: chosen on unseen motion.")
+    ] = None,
+    accelerations: Annotated[
+        Literal["auto", "filtered"],
+        typer.Option(help="filtered: from filtered motion; auto: or without any, where that is better."),
+    ] = "auto",
     seed: SeedOption = 0,
     seconds: Annotated[
-        float | None, typer.Option(help="Wall-clock bound of the training, compilation included.")
+        float | None,
+        typer.Option(help="Wall-clock bound, compilation included; default: as long as it needs."),
     ] = None,
     epochs: Annotated[
-        int | None, typer.Option(help="Passes over the data instead of seconds; default: enough for most.")
+        int | None, typer.Option(help="Single model: passes over the data instead of seconds; default: enough.")
     ] = None,
     optimizer: Annotated[
-        Literal["auto", "adam", "lm"], typer.Option(help="auto chooses by the size of the problem.")
+        Literal["auto", "adam", "lm"], typer.Option(help="Single model: auto chooses by the size of the problem.")
     ] = "auto",
-    width: Annotated[int | None, typer.Option(help="Units of each hidden layer; default: chosen.")] = None,
-    depth: Annotated[int | None, typer.Option(help="Hidden layers; default: 2.")] = None,
+    width: Annotated[
+        int | None, typer.Option(help="Single model: units of each hidden layer; default: chosen.")
+    ] = None,
+    depth: Annotated[int | None, typer.Option(help="Single model: hidden layers; default: 2.")] = None,
     weight_decay: Annotated[
-        float, typer.Option(help="Weight of the squared weights in the loss (λ of the paper's eq. 9).")
+        float, typer.Option(help="Single model: weight of the squared weights in the loss (λ of the paper's eq. 9).")
     ] = 0.0,
     seeds: Annotated[
-        int, typer.Option(help="Train so many models at once and keep the best on validation.", min=1)
+        int, typer.Option(help="Single model: train so many at once and keep the best on validation.", min=1)
     ] = 1,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint of a stopped fit.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Single model: go on from the checkpoint of a stopped fit.")
+    ] = False,
     as_json: JsonOption = False,
     *,
     log_options: Any,
 ) -> None:
-    """Learn a model of the robot in LOG and write it to one file."""
-    if seconds is not None and epochs is not None:
-        raise SettingsError("--seconds and --epochs both bound the training; give one of them")
+    """Learn a model of the robot in LOG: say which one to deploy, and write it and a page with the reasons."""
     out = Path(log[0].stem + ".delan") if out is None else out
-    _require_writable(out)
-    import jax
+    for path in (out, report):
+        if path is not None:
+            _require_writable(path)
+    from .fit import FitRequest, run_fit
 
-    from .. import storage
-    from ..data.logs import read_log
-    from ..data.preparation import prepare
-    from ..learning.evaluate import evaluate
-    from ..learning.fit import fit as fit_model
-    from ..learning.objective import Objective
-    from ..learning.planning import FitSettings
-    from ..models.dynamics import require_same_joints
-    from .progress import progress_bars
-    from .tables import show_scores
-
-    dataset = prepare(read_log(log, log_options))
-    test_set = None if test is None else prepare(read_log(test, log_options))
-    if test_set is not None:
-        require_same_joints(dataset.joints, test_set)  # now, not after the training
-    settings = FitSettings(
-        optimizer=optimizer, seconds=seconds, epochs=epochs, objective=Objective(weight_decay=weight_decay)
+    request = FitRequest(
+        logs=tuple(log),
+        log_options=log_options,
+        out=out,
+        test=test,
+        urdf=urdf,
+        page=report,
+        model=model,
+        friction=friction,
+        cutoff=cutoff,
+        accelerations=accelerations,
+        seconds=seconds,
+        epochs=epochs,
+        optimizer=optimizer,
+        width=width,
+        depth=depth,
+        weight_decay=weight_decay,
+        seeds=seeds,
+        resume=resume,
+        seed=seed,
+        as_json=as_json,
+        command=shlex.join(["delan", *sys.argv[1:]]),
     )
-    checkpoint = None if seeds > 1 else out.with_name(out.name + ".checkpoint")
-    if resume and checkpoint is not None and not checkpoint.exists():
-        typer.echo(f"delan: there is no checkpoint {checkpoint}; starting anew", err=True)
-    with progress_bars(model) as (bar,):
-        result = fit_model(
-            dataset,
-            _network(model, width, depth),
-            settings,
-            friction=_friction(friction),
-            key=jax.random.key(seed),
-            seeds=seeds,
-            progress=bar,
-            checkpoint=checkpoint,
-            resume=resume,
-        )
-    if result.interrupted and not result.history:
-        typer.echo("delan: stopped before the first step; no model was written", err=True)
-        raise typer.Exit(130)
-    scores = result.validation if test_set is None else evaluate(result.model, test_set)
-    provenance = result.provenance()
-    if test_set is not None:
-        provenance["scores"]["test"] = scores.as_dict()
-    storage.save(result.model, out, provenance=provenance | {"log": name_of(log)})
-    scored_on = f"validation trajectories ({len(result.trajectories)})" if test is None else test.name
-    if as_json:
-        typer.echo(
-            json.dumps({**_fit_numbers(result, scores, tested=test is not None), "model": str(out), "seed": seed})
-        )
-    else:
-        _tell_fit(result)
-        show_scores({model: scores}, scored_on)
-        typer.echo(f"Model: {out}")
-    _doubt(scores.torque.nmse_mean)
-    if result.interrupted:
-        typer.echo(f"delan: stopped early; {out} holds the best model so far, --resume goes on", err=True)
-        raise typer.Exit(130)
+    raise typer.Exit(run_fit(request))
 
 
 @app.command()
@@ -210,21 +198,9 @@ def evaluate(
     log_options: Any,
 ) -> None:
     """Score a model on a log: torque, its parts where the truth is known, accelerations and predicted motion."""
-    import time
+    from .fit import run_evaluate
 
-    from .. import storage
-    from ..data.logs import read_log
-    from ..data.preparation import prepare
-    from ..learning.evaluate import evaluate as evaluate_model
-    from .tables import show_scores
-
-    began = time.perf_counter()
-    scores = evaluate_model(storage.load(model), prepare(read_log(log, log_options)))
-    if as_json:
-        typer.echo(json.dumps({**scores.as_dict(), "seconds": time.perf_counter() - began, "model": str(model)}))
-    else:
-        show_scores({model.name: scores}, name_of(log))
-    _doubt(scores.torque.nmse_mean)
+    run_evaluate(model, log, log_options, as_json=as_json)
 
 
 @app.command()
@@ -379,8 +355,9 @@ def online(
     out = out or unused(Path("online"))
     _require_writable(out / "recording.run", make_folder=True)
     from ..experiments.online import OnlineRun, run_online
+    from .fit_request import read_friction
 
-    terms = _friction(friction)
+    terms = read_friction(friction)
     if terms == "auto":
         raise SettingsError(
             "online nothing chooses the terms of friction; name them, such as --friction viscous,coulomb"
@@ -481,72 +458,6 @@ def _payload(text: str) -> tuple[float, float] | None:
     if len(parts) != 2:
         raise SettingsError(f"--payload is a time and a share, such as 60:0.3, got {text!r}")
     return parts[0], parts[1]
-
-
-def _fit_numbers(result: "FitResult", scores: "Scores", *, tested: bool) -> dict[str, Any]:
-    """What `delan fit --json` tells: the scores, and how the fit came to them."""
-    return {
-        **scores.as_dict(),
-        "seconds": result.seconds,
-        "scored_on": "test" if tested else "validation",
-        "validation": result.validation.as_dict(),
-        "optimizer": result.optimizer,
-        "reason": result.reason,
-        "spread": result.spread,
-        "events": list(result.events),
-        "friction": [asdict(step) for step in result.selection],
-        "doubtful": result.misfit is not None and result.misfit.doubtful,
-        "interrupted": result.interrupted,
-    }
-
-
-def _tell_fit(result: "FitResult") -> None:
-    """What happened, in sentences."""
-    for event in result.events:
-        typer.echo(event)
-    for step in result.selection:
-        told = "kept" if step.kept else "not worth it, the last one tried"
-        typer.echo(f"Friction: {step.term}: validation nMSE {step.validation:.2e} ({told})")
-    method = "Adam" if result.optimizer == "adam" else "Levenberg–Marquardt"
-    typer.echo(f"Trained by {method} in {result.seconds:.1f} s ({result.reason}).")
-    if len(result.members) > 1:
-        low, middle, high = result.spread.values()
-        told = f"{low:.2e} … {middle:.2e} … {high:.2e} (min, median, max)"
-        typer.echo(f"Validation nMSE of {len(result.members)} seeds: {told}; kept the best.")
-
-
-def _friction(text: str) -> Any:
-    """What `--friction` asks for."""
-    if text == "none":
-        return None
-    if text == "auto":
-        return "auto"
-    from ..models.actuator import ActuatorSettings
-
-    terms: Any = tuple(term.strip() for term in text.split(","))
-    return ActuatorSettings(terms)
-
-
-def _network(model: str, width: int | None, depth: int | None) -> Any:
-    """The name of the model when its size is to be chosen, else its settings."""
-    if width is None and depth is None:
-        return model
-    if model == "chain":
-        raise SettingsError("a chain has no hidden layers; leave --width and --depth out, or choose another --model")
-    from ..models.feed_forward import FeedForwardSettings
-    from ..models.network import LagrangianNetworkSettings
-
-    default = LagrangianNetworkSettings() if model == "delan" else FeedForwardSettings()
-    width = default.width if width is None else width
-    depth = default.depth if depth is None else depth
-    return replace(default, width=width, depth=depth)
-
-
-def _doubt(nmse: float) -> None:
-    """Say it when a model explains less than a constant would."""
-    if not nmse < 1:
-        told = "the model explains this motion no better than a constant torque"
-        typer.echo(f"delan: {told}; check the units (rad, s, N m), the signs and the order of the joints", err=True)
 
 
 def _require_writable(path: Path, *, make_folder: bool = False) -> None:

@@ -1,0 +1,140 @@
+"""Models of real robots from their logs alone, by the command `delan fit`: a Panda, a Barrett WAM and a KUKA KR300.
+
+    python -m benchmarks.real_logs [--data FOLDER] [panda wam wam70 kuka …]
+
+The logs are those of `../shared/data`; without them nothing is measured. Each is cut by time into a part to learn from
+and a part that is read only when the choice is made. The textbook's identification knows the arm's kinematics, has
+Coulomb and viscous friction, an offset and rotors, and gets the same preparation. Writes to `benchmarks/results`.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from delan.data.logs import read_log
+from delan.data.preparation import PreparationSettings, prepare
+from delan.learning.evaluate import evaluate
+from delan.learning.identify import IdentifySettings, identify
+from delan.robots.barrett_wam import WAM7_ANALYTIC
+
+from .results import write_results
+
+KP = np.array([200, 300, 100, 100, 10, 10, 2.5])
+KD = np.array([7, 15, 5, 2.5, 0.3, 0.3, 0.05])
+REST = np.array([0, 0.5876, 0, 1.36, 0, -0.321, -1.57])
+"""Of the controller whose torques the WAM's log leaves out (see the README of the data)."""
+Rows = dict[str, np.ndarray]
+
+
+def panda(data: Path) -> tuple[Rows, Rows]:
+    """The first three quarters of the file, and the last."""
+    log = np.load(data / "panda_first75.npz")
+    return _cut({name: log[name] for name in ("t", "q", "qd", "tau")}, 0.75)
+
+
+def wam(data: Path) -> tuple[Rows, Rows]:
+    """Four runs, and the fifth."""
+    runs = _wam_runs(data)
+    return _joined(runs[:4]), _joined(runs[4:])
+
+
+def wam70(data: Path) -> tuple[Rows, Rows]:
+    """The first 70 % of every run, and the rest."""
+    parts = [_cut(run, 0.7) for run in _wam_runs(data)]
+    return _joined([first for first, _ in parts]), _joined([rest for _, rest in parts])
+
+
+def kuka(data: Path) -> tuple[Rows, Rows]:
+    """The first 70 % of the file, and the rest; link-side positions where there are such, torques behind the gears."""
+    log = np.load(data / "kuka_kr300_A.npz")
+    q = np.concatenate([log["A_q"][:, :3], log["A_q_motor_side"][:, 3:]], axis=1)
+    return _cut({"t": log["A_t"], "q": q, "tau": log["gear_u"] * log["A_tau_motor"]}, 0.7)
+
+
+def _wam_runs(data: Path) -> list[Rows]:
+    log = np.load(data / "wam7_real_neg_500Hz.npz")
+    runs = []
+    for name in sorted({key.split("/")[0] for key in log.files}):
+        q, qd, q_des, qd_des = (log[f"{name}/{part}"] for part in ("q", "qd", "q_des", "qd_des"))
+        count = min(len(q), len(q_des))
+        q, qd = q[:count], qd[:count]
+        tau = KP * (REST + q_des[:count] - q) + KD * (qd_des[:count] - qd)
+        runs.append({"t": np.arange(count) * 2e-3, "q": q, "qd": qd, "tau": tau})
+    return runs
+
+
+def _cut(rows: Rows, share: float) -> tuple[Rows, Rows]:
+    end = int(share * len(rows["t"]))
+    return {name: part[:end] for name, part in rows.items()}, {name: part[end:] for name, part in rows.items()}
+
+
+def _joined(runs: list[Rows]) -> Rows:
+    rows = {name: np.concatenate([run[name] for run in runs]) for name in runs[0]}
+    return rows | {"trajectory": np.repeat(np.arange(len(runs)), [len(run["t"]) for run in runs])}
+
+
+LOGS = {"panda": panda, "wam": wam, "wam70": wam70, "kuka": kuka}
+KINEMATICS = {"wam": WAM7_ANALYTIC, "wam70": WAM7_ANALYTIC}
+
+
+def measure(name: str, data: Path) -> dict[str, Any]:
+    """One command from the log to model and page, and what it says."""
+    with tempfile.TemporaryDirectory() as folder:
+        known, unseen = (Path(folder) / f"{name}_{part}.npz" for part in ("known", "unseen"))
+        for path, rows in zip((known, unseen), LOGS[name](data), strict=True):
+            columns: dict[str, Any] = rows
+            np.savez(path, **columns)
+        command = [sys.executable, "-m", "delan.interfaces.cli", "fit", str(known), "--test", str(unseen), "--json"]
+        ran = subprocess.run([*command, "-o", f"{folder}/{name}.delan"], capture_output=True, text=True, check=False)
+        if ran.returncode:
+            raise SystemExit(f"{name}: {ran.stderr}")
+        told = json.loads(ran.stdout)
+        cutoff = told["preparation"]["cutoff"]
+        settings = PreparationSettings(cutoff=cutoff[0] if cutoff else None, delay=told["preparation"]["delay"])
+        textbook = _textbook(name, known, unseen, settings) if name in KINEMATICS else None
+    return {
+        "chosen": told["chosen"],
+        "seconds": told["seconds"],
+        "preparation": told["preparation"],
+        "test": {model: scores["test"] for model, scores in told["models"].items()},
+        "validation": {model: scores["validation"]["nmse_mean"] for model, scores in told["models"].items()},
+        "textbook": textbook,
+        "verdict": told["verdict"],
+    }
+
+
+def _textbook(name: str, known: Path, unseen: Path, settings: PreparationSettings) -> dict[str, Any]:
+    training, test = (prepare(read_log(path), settings) for path in (known, unseen))
+    model = identify(training, KINEMATICS[name].urdf(), IdentifySettings()).model
+    scores = evaluate(model, test, rollouts=False).torque
+    return {"nmse": list(scores.nmse), "nmse_mean": scores.nmse_mean}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("logs", nargs="*", default=list(LOGS), metavar="LOG", help=", ".join(LOGS))
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    options = parser.parse_args()
+    if not options.data.is_dir():
+        raise SystemExit(f"there is no folder {options.data} with logs; give one by --data")
+    for name in options.logs:
+        found = measure(name, options.data)
+        print(
+            f"{name}: {found['chosen']} {found['test'][found['chosen']]['nmse_mean']:.5f} on unseen motion", flush=True
+        )
+        for model, scores in found["test"].items():
+            print(f"  {model}: {scores['nmse_mean']:.5f}")
+        if found["textbook"]:
+            print(f"  textbook identification, kinematics known: {found['textbook']['nmse_mean']:.5f}")
+        print(f"  {found['seconds']:.0f} s; {found['verdict']}", flush=True)
+        write_results(f"real_log_{name}", found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""What is typed after `delan fit`, read and refused where it makes no sense, and the log to test on."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from ..data.log_options import LogOptions
+from ..data.logs import read_log, stream_log
+from ..data.preparation import PreparationSettings, prepare
+from ..errors import SettingsError
+from ..joints import Dataset, Joints
+from ..learning.fit import Friction
+from ..models.actuator import ActuatorSettings
+from ..models.dynamics import require_same_joints
+
+OWN: dict[str, Any] = {
+    "epochs": None,
+    "optimizer": "auto",
+    "width": None,
+    "depth": None,
+    "weight_decay": 0.0,
+    "seeds": 1,
+    "resume": False,
+}
+"""Options of the training of a single model, and what they are when nobody types them."""
+FIRST_ROWS = 1000
+"""of a test log that are read before the training."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitRequest:
+    """What was typed after `delan fit`; `page` is None where none was asked for, `command` all of it in one line."""
+
+    logs: tuple[Path, ...]
+    log_options: LogOptions
+    out: Path
+    test: Path | None
+    urdf: Path | None
+    page: Path | None
+    model: Literal["auto", "delan", "chain", "feedforward"]
+    friction: str | None
+    cutoff: float | None
+    accelerations: Literal["auto", "filtered"]
+    seconds: float | None
+    epochs: int | None
+    optimizer: Literal["auto", "adam", "lm"]
+    width: int | None
+    depth: int | None
+    weight_decay: float
+    seeds: int
+    resume: bool
+    seed: int
+    as_json: bool
+    command: str = "delan fit"
+
+    def __post_init__(self) -> None:
+        if self.seconds is not None and self.epochs is not None:
+            raise SettingsError("--seconds and --epochs both bound the training; give one of them")
+        if self.urdf is not None and self.model != "auto":
+            raise SettingsError(f"--urdf lets models of the URDF compete; leave --model {self.model} out, or --urdf")
+        if self.own and (self.model == "auto" or self.page is not None):
+            why = "--model auto" if self.model == "auto" else "--report"
+            raise SettingsError(
+                f"{', '.join(self.own)} would hold for one training, and {why} makes many; "
+                "leave them out, or name a --model without --report"
+            )
+        if self.page_path == self.out:
+            raise SettingsError(f"model and page cannot both be {self.out}; give another --out or --report")
+        if self.model == "feedforward" and self.friction not in (None, "none"):
+            raise SettingsError("a feed-forward network learns friction with all the rest; leave --friction out")
+        _ = self.terms  # refuses what it does not know
+
+    @property
+    def page_path(self) -> Path:
+        """Where the page goes: beside the model, if nothing else was asked for."""
+        return self.page or self.out.with_suffix(".html")
+
+    @property
+    def own(self) -> list[str]:
+        """The options of a single training that were typed."""
+        return ["--" + name.replace("_", "-") for name, usual in OWN.items() if getattr(self, name) != usual]
+
+    @property
+    def terms(self) -> Friction:
+        """The friction asked for: by default it is chosen, but for single networks, which get none."""
+        default = "auto" if self.model in ("auto", "chain") else "none"
+        return read_friction(default if self.friction is None else self.friction)
+
+
+def read_friction(text: str) -> Friction:
+    """What `--friction` asks for."""
+    if text == "none":
+        return None
+    if text == "auto":
+        return "auto"
+    terms: Any = tuple(term.strip() for term in text.split(","))
+    return ActuatorSettings(terms)
+
+
+def require_readable(request: FitRequest, joints: Joints) -> None:
+    """Find out before the training, from its first rows, that the test log is there and is of this robot."""
+    assert request.test is not None
+    first = next(stream_log(request.test, request.log_options, rows=FIRST_ROWS, sound=False))
+    columns = {name: getattr(first, name)[:1] for name in ("t", "q", "tau", "trajectory")}
+    row = Dataset(**columns, qd=first.q[:1], qdd=first.q[:1], joints=first.joints, source=first.source)
+    require_same_joints(joints, row)
+
+
+def tested(request: FitRequest, joints: Joints, how: PreparationSettings) -> Dataset:
+    """The test log, prepared as the log was."""
+    assert request.test is not None
+    recording = read_log(request.test, request.log_options)
+    if request.urdf is not None:
+        recording = replace(recording, joints=joints)
+    return prepare(recording, how)

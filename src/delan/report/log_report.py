@@ -1,0 +1,146 @@
+"""What came of a log, as one record for its page, and the verdict in a sentence: what to deploy, and why."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Float
+
+from ..data.doctor import Finding
+from ..joints import Dataset
+from ..learning.contest import Entry
+from ..learning.evaluate import Scores
+from ..learning.log_fit import LogFit
+from ..models.trust import TrustedModel
+
+NAMES = {
+    "chain": "chain",
+    "chain near URDF": "chain begun at the URDF",
+    "delan": "DeLaN network",
+    "feedforward": "feed-forward network",
+    "identified": "identified URDF",
+    "constant": "constant torque",
+}
+"""What the models that take part are called."""
+POOR, BETTER = 0.1, 0.8
+"""From this share of the torque's variance left over, a model is doubtful; so it is where another has less than this
+share of its error on the test motion."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LogReport:
+    """All that the page of a log shows.
+
+    Attributes:
+        log: its name; command: that makes the page again.
+        findings: of the doctor.
+        test: name of a log that took no part in the choice; test_set: its samples, prepared as the log was;
+            test_scores: of every model there, by name.
+        coverage: the share of torques inside of the model's band, per joint, of the test motion, or of the validation
+            trajectories without one.
+        motion_file: where the motion to record next was written.
+        versions: of the packages at work.
+    """
+
+    log: str
+    fit: LogFit
+    findings: tuple[Finding, ...] = ()
+    test: str | None = None
+    test_set: Dataset | None = None
+    test_scores: Mapping[str, Scores] = field(default_factory=dict)
+    coverage: Float[np.ndarray, " dof"] | None = None
+    motion_file: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    command: str = ""
+
+    @property
+    def chosen(self) -> Entry:
+        """The best model on the validation trajectories, a constant only if there is nothing else."""
+        return chosen(self.fit)
+
+    @property
+    def trusted(self) -> TrustedModel | None:
+        """The chosen model with its band and domain, if they were found."""
+        return self.fit.trusted if self.chosen is self.fit.best else None
+
+    @property
+    def unseen(self) -> Dataset:
+        """The motion that figures are drawn of: that of the test if there is one, else of validation."""
+        return self.fit.validation if self.test_set is None else self.test_set
+
+    @property
+    def unseen_words(self) -> str:
+        if self.test is not None:
+            return f"the test motion ({self.test})"
+        one = self.fit.validation.samples
+        several = len(one.trajectories) != 1
+        return f"{len(one.trajectories)} validation trajectories" if several else "the validation motion"
+
+    def nmse(self, name: str) -> float:
+        """The mean nMSE of a model on the unseen motion."""
+        if self.test_scores:
+            return self.test_scores[name].torque.nmse_mean
+        return next(entry for entry in self.fit.entries if entry.name == name).validation.torque.nmse_mean
+
+
+def chosen(fit: LogFit) -> Entry:
+    """The model to save: the best on the validation trajectories, a constant only if there is nothing else."""
+    return next((entry for entry in fit.entries if entry.name != "constant"), fit.entries[0])
+
+
+def verdict(report: LogReport) -> str:
+    """Which model to deploy and why, with what speaks against it."""
+    best, error = report.chosen, report.nmse(report.chosen.name)
+    others = [entry.name for entry in report.fit.entries if entry.name not in (best.name, "constant")]
+    where = f"on {report.unseen_words}"
+    if best.name == "constant" or not error < min(1.0, report.nmse("constant")):
+        return (
+            f"Do not deploy any of these models: {where} the best of them, {_the(best.name)}, has an nMSE of "
+            f"{error:.2g}, no better than {_the('constant')}. Check units, signs and the order of the joints with "
+            "`delan check`."
+        )
+    rivals = [f"{report.nmse(others[0]):.2g} of {_the(others[0])}"] if others else []
+    against = " and ".join([*rivals, f"{report.nmse('constant'):.2g} of {_the('constant')}"])
+    sentence = f"Deploy {_the(best.name)}: {where} its nMSE is {error:.2g}, against {against}"
+    doubts = list(_doubts(report, best, error, others))
+    return f"{sentence}." if not doubts else f"{sentence}. Doubtful: {'; '.join(doubts)}."
+
+
+def _doubts(report: LogReport, best: Entry, error: float, others: list[str]) -> Iterator[str]:
+    """What speaks against the best model, in parts of a sentence."""
+    if error > POOR:
+        yield f"{100 * error:.0f} % of the torque's variance is not explained"
+    if best.name == "feedforward":
+        yield "the feed-forward network knows no mechanics and goes wrong outside of the recorded motion"
+    if report.test_scores and others:
+        first = min(others, key=report.nmse)
+        if report.nmse(first) < BETTER * error:
+            told = f"on the test motion {_the(first)} is better ({report.nmse(first):.2g})"
+            yield f"{told}: the log holds too little motion to choose by"
+    if report.fit.interrupted:
+        yield "the fit was stopped early"
+
+
+def _the(name: str) -> str:
+    return ("a " if name == "constant" else "the ") + NAMES.get(name, name)
+
+
+def more_data(report: LogReport) -> Iterator[str]:
+    """What more data would bring, and which motion to record next, in sentences."""
+    curve, motion, joints = report.fit.curve, report.fit.motion, report.fit.dataset.joints
+    if curve is not None:
+        errors = ", ".join(f"{error:.2g}" for error in curve.errors)
+        shares = ", ".join(f"{100 * share:.0f}" for share in curve.shares)
+        yield (
+            f"Refitted to {shares} % of the training samples, the model has a validation nMSE of {errors}. Should that "
+            f"go on, as much data again would take away about {100 * curve.gain:.0f} % of the error."
+        )
+    if motion is not None:
+        unit = "m" if joints.kinds[motion.joint] == "prismatic" else "rad"
+        yield (
+            "Of some motions at random inside the range and the speeds of this log, the one that would tell the most "
+            f"moves {joints.names[motion.joint]} between {motion.pose[0]:.2f} and {motion.pose[1]:.2f} {unit} at up to "
+            f"{motion.speed[1]:.2f} {unit}/s, most of the time at more than {motion.speed[0]:.2f} {unit}/s."
+        )
+        if report.motion_file is not None:
+            yield f"It is in {report.motion_file} (t, q, qd, qdd), to be checked against the limits and followed."

@@ -1,0 +1,246 @@
+"""`delan fit` on a log without accelerations: what it writes, what it says, and what it refuses."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+import delan.interfaces.fit
+from delan import storage
+from delan.interfaces.cli import app
+from delan.joints import Recording
+from delan.learning.log_fit import LogFit, LogFitSettings
+from delan.robots.two_link import TWO_LINK
+
+from .simulated_logs import known_fit, recorded, write
+from .test_cli import LISTENING
+
+
+def delan_(*typed: object) -> Result:
+    return CliRunner().invoke(app, [*map(str, typed)], env={"COLUMNS": "80", "TERM": "dumb"})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Two logs of an arm and its URDF."""
+    path = tmp_path_factory.mktemp("fit")
+    write(recorded(TWO_LINK), path / "arm.npz")
+    write(recorded(TWO_LINK, (7,)), path / "other.npz")
+    (path / "arm.urdf").write_text(TWO_LINK.urdf())
+    return path
+
+
+@pytest.fixture(scope="module")
+def known() -> LogFit:
+    return known_fit(TWO_LINK)
+
+
+@pytest.fixture
+def contest(known, monkeypatch) -> dict[str, Any]:
+    """A contest that ends at once, and what it was asked for; `fit` is what it gives."""
+    asked: dict[str, Any] = {"fit": known}
+
+    def fit_log(
+        recording: Recording,
+        settings: LogFitSettings,
+        *,
+        key: Any,
+        progress: Callable[[str], Any],
+        stop: threading.Event,
+    ) -> LogFit:
+        asked.update(recording=recording, settings=settings, stop=stop)
+        for name in ("preparation", *settings.models):
+            progress(name)
+        return replace(asked["fit"], settings=settings)
+
+    monkeypatch.setattr(delan.interfaces.fit, "fit_log", fit_log)
+    return asked
+
+
+def test_the_chosen_model_is_written_told_and_scored_again_as_it_was(folder, contest):
+    out = folder / "arm.delan"
+    shown = delan_("fit", folder / "arm.npz", "--test", folder / "other.npz", "-o", out, "--json", "--seed", 3)
+    assert shown.exit_code == 0, shown.output
+    told = json.loads(shown.stdout)
+    assert told["chosen"] == "chain"
+    assert told["verdict"].startswith("Deploy the chain: on the test motion (other.npz)")
+    assert set(told["models"]) == {"chain", "identified", "feedforward", "constant"}
+    assert told["torque"]["nmse_mean"] == told["models"]["chain"]["test"]["nmse_mean"] < 0.01
+    assert len(told["models"]["constant"]["validation"]["nmse"]) == 2
+    assert told["scored_on"] == "test"
+    assert told["preparation"]["cutoff"] == 10
+    assert told["preparation"]["done"]["acceleration"] == "differentiated"
+    assert {"kind", "severity", "why", "remedy"} <= set(told["findings"][0])
+    assert {"seconds", "validation", "optimizer", "reason", "spread", "events", "friction", "doubtful"} <= set(told)
+    assert (told["model"], told["report"], told["seed"]) == (str(out), str(folder / "arm.html"), 3)
+    assert not told["interrupted"]
+    assert told["more_data"]["next"]["joint"] == "elbow"
+    assert told["coverage"] is None
+    assert len((folder / "arm.html").read_text()) < 3_000_000
+    header = storage.read_header(out)
+    assert header["preparation"]["cutoff"] == 10
+    assert header["scores"]["test"]["torque"] == told["torque"]
+    again = json.loads(delan_("evaluate", out, folder / "other.npz", "--json").stdout)
+    assert again["torque"]["nmse"] == pytest.approx(told["torque"]["nmse"], rel=1e-6)
+
+
+def test_nothing_typed_means_auto_and_each_step_is_told(folder, contest, monkeypatch):
+    monkeypatch.chdir(folder)
+    shown = delan_("fit", "arm.npz", "--report", "page.html")
+    assert shown.exit_code == 0, shown.output
+    assert contest["settings"].models == ("chain", "delan", "feedforward")
+    assert contest["settings"].friction == "auto"
+    assert contest["settings"].seconds == 200
+    assert shown.stderr.splitlines() == [
+        "delan: arm.npz: 2001 rows of 2 joints",
+        "delan: choosing cut-off and delay",
+        "delan: training the chain",
+        "delan: training the DeLaN network",
+        "delan: training the feed-forward network",
+        "delan: drawing the page",
+    ]
+    assert shown.stdout.startswith("Deploy the chain: on ")
+    assert "» chain" in shown.stdout
+    assert shown.stdout.endswith("Model: arm.delan\nPage: page.html\nMotion to record next: arm.next.npz\n")
+    with np.load(folder / "arm.next.npz") as motion:
+        assert motion["q"].shape == motion["qdd"].shape == (len(motion["t"]), 2)
+    assert max(map(len, shown.stdout.splitlines()[1:])) <= 80
+    assert (folder / "page.html").exists()
+
+
+def test_a_named_model_alone_is_prepared_too(folder, contest):
+    shown = delan_("fit", folder / "arm.npz", "--model", "chain", "-o", folder / "chain.delan", "--cutoff", 8)
+    assert shown.exit_code == 0, shown.output
+    assert contest["settings"].models == ("chain",)
+    assert contest["settings"].cutoff == 8
+    delan_("fit", folder / "arm.npz", "--model", "delan", "-o", folder / "x.delan", "--accelerations", "filtered")
+    assert contest["settings"].friction is None
+    assert contest["settings"].accelerations == "filtered"
+
+
+def test_an_identified_winner_is_written_as_a_chain(folder, contest, known):
+    contest["fit"] = replace(known, entries=tuple(known.entry(name) for name in ("identified", "chain", "constant")))
+    out = folder / "known.delan"
+    shown = delan_("fit", folder / "arm.npz", "--urdf", folder / "arm.urdf", "-o", out, "--json")
+    assert shown.exit_code == 0, shown.output
+    assert contest["settings"].urdf == folder / "arm.urdf"
+    assert contest["recording"].joints.names == TWO_LINK.joints.names
+    assert json.loads(shown.stdout)["optimizer"] == "least squares"
+    scores = delan_("evaluate", out, folder / "other.npz", "--json")
+    assert json.loads(scores.stdout)["torque"]["nmse_mean"] < 0.01
+
+
+def poor(known: LogFit) -> LogFit:
+    """Only a constant, and a network that is worse."""
+    *_, network, constant = known.entries
+    torque = replace(network.validation.torque, nmse_mean=1.3)
+    return replace(known, entries=(constant, replace(network, validation=replace(network.validation, torque=torque))))
+
+
+def test_a_model_no_better_than_a_constant_is_doubted(folder, contest, known):
+    contest["fit"] = poor(known)
+    shown = delan_("fit", folder / "arm.npz", "-o", folder / "poor.delan")
+    assert shown.exit_code == 0, shown.output
+    assert "Do not deploy any of these models" in shown.stdout
+    assert "no better than a constant torque; check the units" in shown.stderr
+
+
+def test_a_stopped_contest_keeps_its_best_model(folder, contest, known):
+    contest["fit"] = replace(known, interrupted=True)
+    shown = delan_("fit", folder / "arm.npz", "-o", folder / "stopped.delan", "--json")
+    assert shown.exit_code == 130
+    assert json.loads(shown.stdout)["interrupted"]
+    assert "stopped.delan holds the best model so far" in shown.stderr
+    assert storage.load(folder / "stopped.delan").joints.dof == 2
+    contest["fit"] = replace(poor(known), interrupted=True)
+    shown = delan_("fit", folder / "arm.npz", "-o", folder / "none.delan", "--json")
+    assert (shown.exit_code, shown.stdout) == (130, "")
+    assert not (folder / "none.delan").exists()
+
+
+def test_a_test_log_with_a_fault_late_in_it_does_not_cost_the_model(folder, contest):
+    with np.load(folder / "other.npz") as archive:
+        columns = dict(archive)
+    columns["tau"][-1, 0] = np.nan
+    np.savez(folder / "late.npz", **columns)
+    shown = delan_("fit", folder / "arm.npz", "--test", folder / "late.npz", "-o", folder / "kept.delan")
+    assert shown.exit_code == 1
+    assert "expected a finite number, got nan" in shown.stderr
+    assert storage.load(folder / "kept.delan").joints.dof == 2
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        (["--width", 8, "--resume"], "--width, --resume would hold for one training, and --model auto makes many"),
+        (
+            ["--epochs", 3, "--model", "delan", "--report", "x.html"],
+            "--epochs would hold for one training, and --report",
+        ),
+        (["--urdf", "arm.urdf", "--model", "chain"], "--urdf lets models of the URDF compete; leave --model chain out"),
+        (["--model", "feedforward", "--friction", "auto"], "a feed-forward network learns friction with all the rest"),
+        (["--friction", "glue"], "terms is a tuple of armature, viscous, coulomb"),
+        (["--cutoff", -1, "--model", "delan", "--epochs", 1], "the cut-off is a positive number of Hz, got -1.0"),
+        (["-o", "x.html"], "model and page cannot both be x.html; give another --out or --report"),
+        (["--report", "none/x.html"], "there is no folder none for x.html"),
+        (["--test", "none.npz"], "none.npz: no such file; check the path"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_the_work(folder, contest, monkeypatch, as_shipped, typed, message):
+    monkeypatch.chdir(folder)
+    shown = delan_("fit", "arm.npz", "-o", "refused.delan", *typed)
+    assert shown.exit_code == 1
+    assert message in shown.stderr
+    assert shown.stdout == ""
+    assert "settings" not in contest
+    assert not (folder / "refused.delan").exists()
+
+
+def test_a_damaged_preparation_in_a_model_file_is_refused(folder, known):
+    out = folder / "odd.delan"
+    storage.save(known.best.model, out, provenance={"preparation": {"cutoff": -3.0}})
+    shown = delan_("evaluate", out, folder / "other.npz")
+    assert shown.exit_code == 1
+    assert "what it says of the preparation of logs is damaged" in shown.stderr
+
+
+def test_ctrl_c_ends_a_real_contest_with_a_model(folder):
+    """No stand-in: a feed-forward network on the log as it is typed, stopped while it trains."""
+    typed = [
+        "fit",
+        "arm.npz",
+        "-o",
+        "real.delan",
+        "--model",
+        "feedforward",
+        "--cutoff",
+        "10",
+        "--seconds",
+        "600",
+        "--json",
+    ]
+    command = [sys.executable, "-c", LISTENING, sys.executable, "-m", "delan.interfaces.cli", *typed]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            assert any("training the feed-forward network" in line for line in process.stderr)
+            threading.Event().wait(10)
+            process.send_signal(signal.SIGINT)
+            stdout, stderr = process.communicate(timeout=200)
+        finally:
+            process.kill()
+    assert process.returncode == 130, stderr
+    told = json.loads(stdout)
+    assert told["interrupted"]
+    assert told["chosen"] == "feedforward"
+    assert storage.read_header(folder / "real.delan")["preparation"]["cutoff"] == 10

@@ -1,0 +1,182 @@
+"""The page of a log: its verdict, its tables and figures, and intervals that hold what they promise."""
+
+import re
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+
+from delan.data.doctor.finding import Finding
+from delan.data.preparation import prepare
+from delan.learning.contest import Entry
+from delan.learning.evaluate import evaluate
+from delan.learning.intervals import nmse_interval, time_blocks
+from delan.learning.log_fit import LogFit
+from delan.learning.uncertainty import TrustSettings, coverage, trust
+from delan.report.law_figures import draw_workspace, friction_curve, friction_of
+from delan.report.log_figures import draw_residuals, draw_traces, foretold, window
+from delan.report.log_page import page_of, write_page
+from delan.report.log_report import LogReport, verdict
+from delan.robots.two_link import TWO_LINK
+
+from .members import pendulum
+from .simulated_logs import CUTOFF, known_fit, recorded, rubbing
+
+FOUND = Finding(kind="units", severity="error", text="q1 <looks> like degrees", remedy="give --degrees", joint=1)
+
+
+@pytest.fixture(scope="module")
+def two_link() -> LogFit:
+    return known_fit(TWO_LINK)
+
+
+def told_by(fit: LogFit, **more) -> LogReport:
+    return LogReport(log="arm.csv", fit=fit, versions={"delan": "1.2"}, command="delan fit arm.csv", **more)
+
+
+def with_test(fit: LogFit) -> LogReport:
+    dataset = prepare(recorded(TWO_LINK, (7,)), CUTOFF)
+    scores = {entry.name: evaluate(entry.model, dataset, rollouts=False) for entry in fit.entries}
+    return told_by(fit, test="other.csv", test_set=dataset, test_scores=scores)
+
+
+def but(fit: LogFit, *names: str) -> LogFit:
+    """The fit with none but these models, in this order."""
+    entries = {entry.name: entry for entry in fit.entries}
+    return replace(fit, entries=tuple(entries[name] for name in names))
+
+
+def test_the_page_stands_alone_and_tells_everything(two_link, tmp_path):
+    write_page(told_by(two_link, findings=(FOUND,)), tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert page.count("data:image/svg+xml;base64,") == 6
+    assert not re.findall(r'(?:src|href)="(?!data:)', page)
+    assert len(page) < 600_000
+    for told in (
+        "Deploy the chain",
+        "2 validation" if len(two_link.validation.samples.trajectories) == 2 else "the validation motion",
+        "q1 &lt;looks&gt; like degrees",
+        "give --degrees",
+        "10 Hz over positions",
+        "at the ends",
+        "stribeck",
+        "not worth it",
+        "it was kept with them",
+        "No band of uncertainty was computed",
+        "delan 1.2",
+        "delan fit arm.csv",
+        "&#34;seconds&#34;: null",
+        "The time was over before all terms",
+    ):
+        assert told in page, told
+
+
+def test_what_a_model_does_not_know_is_not_drawn(two_link):
+    page = page_of(told_by(but(two_link, "feedforward", "constant")))
+    assert page.count("data:image/svg+xml;base64,") == 3
+    assert "feed-forward network knows the torque alone, not its parts" in page
+    assert "feed-forward network has no friction of its own" in page
+
+
+def test_the_page_of_a_test_log_with_a_band(two_link):
+    report = with_test(two_link)
+    assert report.test_set is not None
+    settings = TrustSettings(members=2, iterations=1, rows=50, states=20)
+    trusted = trust(report.chosen.model, two_link.training, two_link.validation, settings, key=jax.random.key(0))
+    fit = replace(two_link, trusted=trusted)
+    page = page_of(replace(report, fit=fit, coverage=coverage(trusted, report.test_set), motion_file="next.npz"))
+    assert "the shares are of the test motion" in page
+    assert "as much data again would take away about 20 % of the error" in page
+    assert "moves elbow between 0.20 and 1.20 rad at up to 2.00 rad/s" in page
+    assert "It is in next.npz" in page
+    assert "On the test motion, other.csv" in page
+    assert page.index("On the test motion, other.csv") < page.index("On the validation motion")
+
+
+def test_the_verdict_says_which_model_and_why(two_link):
+    report = with_test(two_link)
+    chain, identified = (report.test_scores[name].torque.nmse_mean for name in ("chain", "identified"))
+    assert verdict(report) == (
+        f"Deploy the chain: on the test motion (other.csv) its nMSE is {chain:.2g}, against {identified:.2g} of the "
+        f"identified URDF and {report.nmse('constant'):.2g} of a constant torque."
+    )
+
+
+def scored(entry: Entry, nmse: float) -> Entry:
+    torque = replace(entry.validation.torque, nmse_mean=nmse)
+    return replace(entry, validation=replace(entry.validation, torque=torque))
+
+
+def test_the_verdict_doubts_what_is_doubtful(two_link):
+    chain, _, network, constant = two_link.entries
+
+    def of(*entries: Entry, **more) -> str:
+        return verdict(told_by(replace(two_link, entries=entries, **more)))
+
+    assert "Doubtful: 23 % of the torque's variance is not explained" in of(scored(chain, 0.23), constant)
+    assert "goes wrong outside of the recorded motion" in of(scored(network, 0.01), constant)
+    assert "the fit was stopped early" in of(chain, constant, interrupted=True)
+    refused = of(constant, scored(chain, 1.2))
+    assert refused.startswith("Do not deploy any of these models")
+    assert "`delan check`" in refused
+    assert of(constant, scored(chain, float("nan"))).startswith("Do not deploy any")
+    better = with_test(two_link)
+    scores = {**better.test_scores, "chain": scored(chain, 0.09).validation}
+    assert "on the test motion the identified URDF is better" in verdict(replace(better, test_scores=scores))
+
+
+def test_the_friction_curve_is_the_friction(two_link):
+    truth, friction = rubbing(TWO_LINK), friction_of(two_link.best.model)
+    assert friction is not None
+    assert truth.friction is not None
+    speeds = np.linspace(-2, 2, 9)
+    wanted = [truth.friction.friction(np.array([0.0, speed]), np.zeros(2))[1] for speed in speeds]
+    np.testing.assert_allclose(friction_curve(friction, 1, speeds, np.zeros(2)), wanted, atol=1e-9)
+
+
+def test_figures_show_units_and_all_joints(two_link):
+    told = foretold(two_link.best.model, two_link.validation, parts=True)
+    assert told.parts is not None
+    np.testing.assert_allclose(told.parts.total, told.torque, atol=1e-9)
+    near = told.rows(window(told.samples))
+    assert np.ptp(near.samples.t) <= 8
+    for figure in (draw_traces(near), draw_residuals(told), draw_workspace(two_link.best.model, told.samples)):
+        words = " ".join(
+            text.get_text() for axes in figure.axes for text in (axes.title, axes.xaxis.label, axes.yaxis.label)
+        )
+        left = " ".join(axes.get_title(loc="left") for axes in figure.axes)
+        assert "[N m]" in words
+        assert all(name in words + left for name in TWO_LINK.joints.names)
+
+
+def test_an_interval_holds_the_error_as_often_as_it_says():
+    """Errors that remember: rows are alike for 20 steps, blocks are of 50."""
+    rng = np.random.default_rng(0)
+    held, runs, rows = 0, 100, 2000
+    for run in range(runs):
+        errors = np.repeat(rng.standard_normal((rows // 20, 1)), 20, axis=0)
+        torque = np.repeat(2 * rng.standard_normal((rows // 20, 1)), 20, axis=0)
+        found = nmse_interval(errors, torque, np.arange(rows) // 50, jax.random.key(run))
+        held += found.low[0] <= 0.25 <= found.high[0]
+        assert found.low[0] == found.mean_low
+    assert 0.8 <= held / runs <= 0.98
+
+
+def test_a_joint_without_torque_has_no_interval_and_few_blocks_have_none():
+    errors, torque = np.ones((40, 2)), np.stack([np.linspace(-1, 1, 40), np.zeros(40)], axis=1)
+    found = nmse_interval(errors, torque, np.arange(40) // 5, jax.random.key(0))
+    assert np.isnan(found.low[1])
+    assert found.mean_low == found.low[0] > 0
+    assert np.isnan(nmse_interval(errors, torque, np.arange(40) // 20, jax.random.key(0)).mean_low)
+
+
+def test_blocks_are_about_a_second_and_keep_to_one_motion():
+    data = pendulum(trajectories=6, samples=150)
+    blocks = time_blocks(data)
+    assert len(blocks) == len(data)
+    assert all(len(set(data.trajectory[blocks == block].tolist())) == 1 for block in set(blocks.tolist()))
+    lengths = [np.ptp(data.t[blocks == block]) for block in set(blocks.tolist())]
+    assert 0.7 < np.median(lengths) < 1.1
+    assert len(lengths) == 18
+    assert len(set(time_blocks(data.select([0])).tolist())) == 12
