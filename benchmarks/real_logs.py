@@ -96,7 +96,7 @@ def measure(name: str, data: Path) -> dict[str, Any]:
             raise SystemExit(f"{name}: {ran.stderr}")
         told = json.loads(ran.stdout)
         cutoff = told["preparation"]["cutoff"]
-        settings = PreparationSettings(cutoff=cutoff[0] if cutoff else None, delay=told["preparation"]["delay"])
+        settings = PreparationSettings(cutoff=cutoff, delay=told["preparation"]["delay"])
         textbook = _textbook(name, known, unseen, settings) if name in KINEMATICS else None
     return {
         "chosen": told["chosen"],

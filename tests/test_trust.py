@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from delan import storage
+from delan.data.cosines import cosines
 from delan.errors import ModelError, ModelFileError, SettingsError
 from delan.interfaces.describe import read_description
 from delan.joints import Dataset, Joints
@@ -24,6 +25,7 @@ from delan.learning.planning import FitSettings
 from delan.learning.uncertainty import (
     TrustSettings,
     block_labels,
+    calibrated,
     conformal_factor,
     coverage,
     domain_of,
@@ -40,7 +42,6 @@ from delan.realtime.feed_forward import Compiled
 from delan.robots.two_link import TWO_LINK
 
 from .members import MIXED, actuator, chain, network, noisy
-from .random_arms import swung
 from .test_storage import with_header
 
 FRICTION = Actuator.known(
@@ -53,13 +54,19 @@ FRICTION = Actuator.known(
 )
 
 
-def motions(seeds: range, seed: int) -> Dataset:
+SEEDS = {"training": range(6), "validation": range(20, 32), "unseen": range(40, 60)}
+
+
+@cache
+def motions(part: str) -> Dataset:
     """Noisy torques of the two-link arm with friction, at 10 Hz, one trajectory a seed."""
     arm = RigidBody.from_urdf(TWO_LINK.urdf(), friction=FRICTION)
-    return noisy(swung(arm, TWO_LINK.limits, seeds).rows(slice(None, None, 5)), 0.03, seed)
-
-
-TRAINING, VALIDATION, UNSEEN = motions(range(6), 0), motions(range(20, 26), 1), motions(range(40, 60), 2)
+    paths = [cosines(TWO_LINK.limits, key=jax.random.key(seed)).sample(0.1) for seed in SEEDS[part]]
+    t, q, qd, qdd = (np.concatenate([getattr(path, name) for path in paths]) for name in ("t", "q", "qd", "qdd"))
+    labels = np.repeat(SEEDS[part], [len(path.t) for path in paths])
+    tau = arm.rows(q, qd, qdd).total
+    clean = Dataset(t=t, q=q, qd=qd, qdd=qdd, tau=tau, trajectory=labels, joints=arm.joints, source=part)
+    return noisy(clean, 0.03, SEEDS[part][0])
 
 
 def columns(dataset: Dataset) -> tuple[jax.Array, ...]:
@@ -71,20 +78,20 @@ def fitted(kind: str) -> Any:
     """A chain with friction that lacks the Stribeck term, or a feed-forward network that lacks everything."""
     if kind == "feed-forward":
         settings = FitSettings(optimizer="adam", epochs=400)
-        return fit(TRAINING, FeedForwardSettings(width=32), settings, key=jax.random.key(0)).model
+        return fit(motions("training"), FeedForwardSettings(width=32), settings, key=jax.random.key(0)).model
     head = Actuator(TWO_LINK.joints, ActuatorSettings(("viscous", "coulomb", "offset"), width=0.05))
     links, objective = from_rigid_body(RigidBody.from_urdf(TWO_LINK.urdf())), Objective()
     settings = levenberg_marquardt.MarquardtSettings(damping=1e-3)
     state = levenberg_marquardt.init(ActuatedModel(links, head), settings)
-    scale = Scale.of(TRAINING, objective)
+    scale = Scale.of(motions("training"), objective)
     for _ in range(3):
-        state, _ = levenberg_marquardt.update(state, Samples.of(TRAINING), scale, objective, settings)
+        state, _ = levenberg_marquardt.update(state, Samples.of(motions("training")), scale, objective, settings)
     return state.model
 
 
 @cache
 def with_trust(kind: str) -> TrustedModel:
-    return trust(fitted(kind), TRAINING, VALIDATION, key=jax.random.key(1))
+    return trust(fitted(kind), motions("training"), motions("validation"), key=jax.random.key(1))
 
 
 KINDS = ("chain", "feed-forward")
@@ -95,24 +102,36 @@ KINDS = ("chain", "feed-forward")
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_band_holds_nine_tenths_of_unseen_torques(kind):
-    held = coverage(with_trust(kind), UNSEEN)
+    """Within three standard deviations of what twelve validation trajectories can tell."""
+    held = coverage(with_trust(kind), motions("unseen"))
     assert held.min() > 0.85
     assert held.max() < 0.95
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_few_validation_trajectories_suffice_in_the_mean(kind):
+    model, pool = with_trust(kind), motions("unseen")
+    labels, rng = np.array(pool.trajectories), np.random.default_rng(0)
+    held = []
+    for _ in range(30):
+        chosen = rng.permutation(labels).tolist()
+        held.append(coverage(calibrated(model, pool.select(chosen[:4])), pool.select(chosen[4:])))
+    assert np.abs(np.mean(held, axis=0) - 0.9).max() < 0.03
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_doubt_grows_away_from_the_data(kind):
-    model, (q, qd, qdd) = with_trust(kind), columns(UNSEEN)
+    model, (q, qd, qdd) = with_trust(kind), columns(motions("unseen"))
     near, fast = predict(model, "torque_std", q, qd, qdd), predict(model, "torque_std", q, 4 * qd, 16 * qdd)
     assert (fast.mean(axis=0) > 3 * near.mean(axis=0)).all()
     assert (predict(model, "torque_band", q, 4 * qd, 16 * qdd).mean(axis=0) > model.band * model.floor).all()
 
 
 def test_the_domain_holds_what_was_seen_and_nothing_far_away():
-    model, (q, qd, _) = with_trust("chain"), columns(UNSEEN)
+    model, (q, qd, _) = with_trust("chain"), columns(motions("unseen"))
     distance = jax.jit(jax.vmap(model.in_domain))
-    assert np.mean(distance(*columns(VALIDATION)[:2]) <= 1) >= 0.95
-    assert np.mean(distance(*columns(TRAINING)[:2]) <= 1) == 1
+    assert np.mean(distance(*columns(motions("validation"))[:2]) <= 1) >= 0.95
+    assert np.mean(distance(*columns(motions("training"))[:2]) <= 1) == 1
     assert np.mean(distance(q, qd) <= 1) > 0.9
     assert np.median(distance(q, qd)) < 0.8
     assert np.all(distance(q + 10, qd) > 2)
@@ -120,10 +139,12 @@ def test_the_domain_holds_what_was_seen_and_nothing_far_away():
 
 
 def test_the_same_key_gives_the_same_trust():
-    again = trust(fitted("chain"), TRAINING, VALIDATION, key=jax.random.key(1))
+    again = trust(fitted("chain"), motions("training"), motions("validation"), key=jax.random.key(1))
     for a, b in zip(jax.tree.leaves(again), jax.tree.leaves(with_trust("chain")), strict=True):
         np.testing.assert_array_equal(a, b)
-    renewed = trust(again, TRAINING, VALIDATION, key=jax.random.key(2))  # the old trust is left out
+    renewed = trust(
+        again, motions("training"), motions("validation"), key=jax.random.key(2)
+    )  # the old trust is left out
     assert type(renewed.model) is ActuatedModel
     assert not np.array_equal(renewed.members.rigid.factor, again.members.rigid.factor)
 
@@ -136,17 +157,19 @@ def test_samples_that_do_not_count_are_left_out():
         counted = np.arange(len(whole)) < len(one)
         return replace(whole, tau=np.where(counted[:, None], whole.tau, 1e6), counted=counted)
 
-    again = trust(fitted("chain"), lengthened(TRAINING), lengthened(VALIDATION), key=jax.random.key(1))
+    again = trust(
+        fitted("chain"), lengthened(motions("training")), lengthened(motions("validation")), key=jax.random.key(1)
+    )
     for a, b in zip(jax.tree.leaves(again), jax.tree.leaves(with_trust("chain")), strict=True):
         np.testing.assert_array_equal(a, b)
-    np.testing.assert_array_equal(coverage(again, lengthened(UNSEEN)), coverage(again, UNSEEN))
+    np.testing.assert_array_equal(coverage(again, lengthened(motions("unseen"))), coverage(again, motions("unseen")))
 
 
 def test_the_band_is_asked_with_what_friction_remembers():
     head = Actuator(TWO_LINK.joints, ActuatorSettings(("stops",), radii=(0.3,)))
     head = eqx.tree_at(lambda one: one.weights.value, head, jnp.ones((1, 2)))
     model: Any = doubled(ActuatedModel(fitted("chain").rigid, head))
-    one, memory = UNSEEN.rows(slice(0, 200)), remembered(head, UNSEEN.rows(slice(0, 200)))
+    one, memory = motions("unseen").rows(slice(0, 200)), remembered(head, motions("unseen").rows(slice(0, 200)))
     band = predict(model, "torque_band", *columns(one), memory=memory)
     error = predict(model, "inverse_dynamics", *columns(one), memory=memory) - one.tau
     np.testing.assert_array_equal(coverage(model, one), np.mean(np.abs(error) <= band, axis=0))
@@ -202,7 +225,9 @@ def test_a_continuous_joint_is_compared_by_angle():
 
 def test_a_joint_that_stood_still_is_missed_when_it_moves():
     fixed = np.array([1.0, 0.0])
-    training, validation = (replace(one, q=one.q * fixed, qd=one.qd * fixed) for one in (TRAINING, VALIDATION))
+    training, validation = (
+        replace(one, q=one.q * fixed, qd=one.qd * fixed) for one in (motions("training"), motions("validation"))
+    )
     domain = domain_of(training, validation)
     q, qd = (jnp.asarray(column[0]) for column in (validation.q, validation.qd))
     assert domain.distance(q, qd) <= 1
@@ -291,8 +316,8 @@ def test_memory_reaches_model_and_members():
 
 def test_who_looks_at_the_kind_of_a_model_looks_inside():
     model, wrapped = fitted("chain"), with_trust("chain")
-    assert evaluate(wrapped, UNSEEN, rollouts=False) == evaluate(model, UNSEEN, rollouts=False)
-    assert diagnose(wrapped, UNSEEN) == diagnose(model, UNSEEN)
+    assert evaluate(wrapped, motions("unseen"), rollouts=False) == evaluate(model, motions("unseen"), rollouts=False)
+    assert diagnose(wrapped, motions("unseen")) == diagnose(model, motions("unseen"))
     np.testing.assert_array_equal(learned_arm(wrapped).directions, learned_arm(model).directions)
     assert to_rigid_body(wrapped).friction is not None
     torques = [Compiled.of(one) for one in (wrapped, model)]
@@ -326,9 +351,9 @@ def test_wrong_shapes_are_refused():
 @pytest.mark.usefixtures("as_shipped")
 def test_what_cannot_be_trusted_is_refused():
     with pytest.raises(ModelError, match="a RigidBody has no weights to train on; give a chain"):
-        trust(RigidBody.from_urdf(TWO_LINK.urdf()), TRAINING, VALIDATION, key=jax.random.key(0))
-    with pytest.raises(ModelError, match="the model has 3 joints and random arm has 2"):
-        trust(chain(Joints.revolute(3)), TRAINING, VALIDATION, key=jax.random.key(0))
+        trust(RigidBody.from_urdf(TWO_LINK.urdf()), motions("training"), motions("validation"), key=jax.random.key(0))
+    with pytest.raises(ModelError, match="the model has 3 joints and validation has 2"):
+        trust(chain(Joints.revolute(3)), motions("training"), motions("validation"), key=jax.random.key(0))
     with pytest.raises(SettingsError, match="an ensemble needs at least 2 members, got 1"):
         TrustSettings(members=1)
     with pytest.raises(SettingsError, match="level is a share of the torques between 0 and 1, got 90"):

@@ -35,7 +35,7 @@ from .training import Checkpoint, HistoryRow, Limits, Progress, Run, require_lea
 FIRST_SHARE, CHOICE_SHARE = 0.5, 0.75
 """The share of `seconds` after which a fit with friction to be chosen turns to the choice, and by which it is made."""
 
-SETTLING = 8
+SETTLING = 20
 """Iterations that a model to start from gets before its friction is chosen."""
 
 Friction = ActuatorSettings | Literal["auto"] | None

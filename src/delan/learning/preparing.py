@@ -33,7 +33,7 @@ HIGHEST_SHARE = 0.2
 """of the sampling rate is the highest cut-off: beyond it differences are no derivatives."""
 ROWS = 2000
 """Samples a cut-off is tried on, at most."""
-POLISH = 5
+POLISH = 40
 """Iterations of the first fit after its starts."""
 WORSE = 1.02
 """The walk over cut-offs ends on either side when the error has grown by this factor twice in a row."""

@@ -96,14 +96,24 @@ def trust(
     one = jnp.ones(model.joints.dof)
     domain = domain_of(training, validation, settings.states)
     draft = trusted(model, members, floor=one, band=one, domain=domain, level=settings.level)
-    error, std = (np.abs(part) for part in _errors(draft, validation, "torque_std"))
+    return calibrated(draft, validation)
+
+
+def calibrated(model: TrustedModel, validation: Dataset) -> TrustedModel:
+    """The same with a band from these trajectories, which neither the model nor its members were trained on.
+
+    Noise and doubt are independent, so their variances add: an error is measured by √(std² + floor²). The floor is the
+    usual size of the errors.
+    """
+    require_same_joints(model.joints, validation)
+    error, std = _errors(model, validation, "torque_std")
     if not np.isfinite(error).all() or not np.isfinite(std).all():
         raise ModelError(f"the model gives no finite torque for the motion of {validation.source}; fit it again")
-    torques = validation.samples
+    torques, error = validation.samples, np.abs(error)
     spread = torques.tau.std(axis=0)
     floor = np.maximum(GAUSSIAN * np.median(error, axis=0), LEAST_FLOOR * np.where(spread > 0, spread, 1.0))
-    band = conformal_factor(error / np.hypot(std, floor), torques.trajectory, settings.level)
-    return eqx.tree_at(lambda one: (one.floor, one.band), draft, (jnp.asarray(floor), jnp.asarray(band)))
+    band = conformal_factor(error / np.hypot(std, floor), torques.trajectory, model.level)
+    return eqx.tree_at(lambda one: (one.floor, one.band), model, (jnp.asarray(floor), jnp.asarray(band)))
 
 
 def coverage(model: TrustedModel, dataset: Dataset) -> Float[np.ndarray, " dof"]:
