@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-import delan.interfaces.fit
+import delan.interfaces.contest_fit
 from delan import storage
 from delan.interfaces.cli import app
 from delan.joints import Recording
@@ -62,7 +62,7 @@ def contest(known, monkeypatch) -> dict[str, Any]:
             progress(name)
         return replace(asked["fit"], settings=settings)
 
-    monkeypatch.setattr(delan.interfaces.fit, "fit_log", fit_log)
+    monkeypatch.setattr(delan.interfaces.contest_fit, "fit_log", fit_log)
     return asked
 
 

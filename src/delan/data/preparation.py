@@ -6,8 +6,8 @@ from typing import Literal
 
 import jax
 import numpy as np
+import scipy
 from jaxtyping import Bool, Float, PRNGKeyArray
-from scipy.ndimage import maximum_filter1d, minimum_filter1d
 
 from ..errors import DataError, SettingsError
 from ..joints import Dataset, Preparation, Recording
@@ -264,11 +264,11 @@ def _filtered(recording: Recording, piece: Stretch, settings: PreparationSetting
 def _resting(q: np.ndarray, reach: np.ndarray, step: float) -> Bool[np.ndarray, " time"]:
     """Where no joint moves, but for the margins beside motion."""
     window = max(3, round(REST_SECONDS / step))
-    moved = maximum_filter1d(q, window, axis=0) - minimum_filter1d(q, window, axis=0)
+    moved = scipy.ndimage.maximum_filter1d(q, window, axis=0) - scipy.ndimage.minimum_filter1d(q, window, axis=0)
     still = (moved <= REST_RANGE * reach).all(axis=1).astype(np.uint8)
     # The window sees motion half its length ahead, so a rest shows late and ends early by as much.
     grow = max(0, window // 2 - round(REST_MARGIN / step))
-    return maximum_filter1d(still, 2 * grow + 1).astype(bool)
+    return scipy.ndimage.maximum_filter1d(still, 2 * grow + 1).astype(bool)
 
 
 def _labels(original: np.ndarray, t: np.ndarray, moving: np.ndarray) -> tuple[np.ndarray, int]:

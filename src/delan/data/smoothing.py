@@ -1,8 +1,8 @@
 """Take the noise out of a recording without moving it in time."""
 
 import numpy as np
+import scipy
 from jaxtyping import Float
-from scipy.signal import butter, sosfiltfilt
 
 from ..errors import DataError
 from ..joints import Dataset, Recording
@@ -15,7 +15,7 @@ FEWEST = 3 * (2 * ORDER + 1) + 1
 
 def smoothed(values: Float[np.ndarray, "time *rest"], rate: float, cutoff: float) -> Float[np.ndarray, "time *rest"]:
     """Rows at an even rate [Hz] without what is faster than the cut-off [Hz]: a zero-phase Butterworth filter."""
-    return sosfiltfilt(butter(ORDER, cutoff, fs=rate, output="sos"), values, axis=0)
+    return scipy.signal.sosfiltfilt(scipy.signal.butter(ORDER, cutoff, fs=rate, output="sos"), values, axis=0)
 
 
 def low_passed(recording: Recording, cutoff: float) -> Dataset:

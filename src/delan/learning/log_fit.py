@@ -15,31 +15,26 @@ from jaxtyping import PRNGKeyArray
 from ..data.preparation import PreparationSettings, counting, prepare, split_rows
 from ..errors import SettingsError
 from ..joints import Dataset, Recording
-from ..models.actuator import ActuatedModel
+from ..models.actuator import ActuatedModel, ActuatorSettings
 from ..models.chain import LagrangianChain
 from ..models.dynamics import InverseDynamics
 from ..models.trust import TrustedModel
 from .contest import Contender, Entry, as_learned, constant, identified, near_urdf, networks
-from .evaluate import Scores, evaluate
-from .fit import FitResult, Friction, fit, in_precision
+from .fit import Friction, fit
 from .more_data import LearningCurve, NextMotion, learning_curve, next_motion
-from .objective import Scale
-from .planning import FitSettings, samples
+from .planning import FitSettings
 from .preparing import PreparationChoice, choose_preparation
+from .refining import without_accelerations
 from .selection import START
-from .stages import MarquardtStage
 from .starts import SAMPLES
-from .training import Limits, Progress, train
+from .training import Progress
 from .uncertainty import TrustSettings, trust
-from .weak import Windows
 
 Accelerations = Literal["auto", "filtered"]
 SHARES = {"preparation": 0.35, "chain": 0.3, "weak": 0.1, "networks": 0.25}
 """How the seconds are parted."""
 CHAIN_ITERATIONS = 60
 """of Levenberg–Marquardt that a chain gets before and after its friction is chosen, at most."""
-WEAK_ITERATIONS, MOST_WINDOWS = 12, 400
-"""of Levenberg–Marquardt on windows, and windows it sees, at most."""
 
 
 @dataclass(frozen=True)
@@ -129,34 +124,7 @@ def fit_log(
     dataset = prepare(recording, choice.settings)
     rows = split_rows(dataset, settings.fit.validation, key=jax.random.split(key, 3)[0])
     training, validation = (_part(dataset, mask) for mask in rows)
-    entries, weak = [constant(dataset, settings.fit, key=key)], None
-    friction = settings.friction
-    if "chain" in settings.models:
-        chain, weak = _chain(recording, dataset, choice, settings, key, progress("chain"), stop)
-        entries.append(chain)
-        head = chain.model.actuator.settings if isinstance(chain.model, ActuatedModel) else None
-        friction = head if friction == "auto" else friction
-    head = START if friction == "auto" else friction
-    if settings.urdf is not None:
-        entries.append(identified(dataset, settings.urdf, head, settings.fit, key=key))
-        if "chain" in settings.models:
-            entries.append(near_urdf(dataset, settings.urdf, head, settings.fit, key=key, stop=stop))
-    names: list[Literal["delan", "feedforward"]] = [
-        name for name in ("delan", "feedforward") if name in settings.models
-    ]
-    share = settings.share("networks")
-    with ThreadPoolExecutor(max(1, len(names))) as pool:
-        futures = [
-            pool.submit(
-                networks, name, dataset, head, settings.fit, key=key, seconds=share, progress=progress(name), stop=stop
-            )
-            for name in names
-        ]
-        try:
-            entries += [future.result() for future in futures]
-        except KeyboardInterrupt:
-            stop.set()
-            entries += [future.result() for future in futures]
+    entries, weak = _compete(recording, dataset, choice, settings, key, progress, stop)
     order = sorted(entries, key=lambda entry: entry.validation.torque.nmse_mean)
     trusted, curve, motion = _beyond(order[0], training, validation, key)
     interrupted = stop.is_set() or any(entry.fit is not None and entry.fit.interrupted for entry in entries)
@@ -174,6 +142,58 @@ def fit_log(
         seconds=time.perf_counter() - began,
         interrupted=interrupted,
     )
+
+
+def _compete(
+    recording: Recording,
+    dataset: Dataset,
+    choice: PreparationChoice,
+    settings: LogFitSettings,
+    key: PRNGKeyArray,
+    progress: Callable[[str], Callable[[Progress], None] | None],
+    stop: threading.Event,
+) -> tuple[list[Entry], tuple[float, float] | None]:
+    """Every model that takes part, and what the chain thinks of accelerations."""
+    entries, weak = [constant(dataset, settings.fit, key=key)], None
+    friction = settings.friction
+    if "chain" in settings.models:
+        chain, weak = _chain(recording, dataset, choice, settings, key, progress("chain"), stop)
+        entries.append(chain)
+        head = chain.model.actuator.settings if isinstance(chain.model, ActuatedModel) else None
+        friction = head if friction == "auto" else friction
+    head = START if friction == "auto" else friction
+    if settings.urdf is not None:
+        entries.append(identified(dataset, settings.urdf, head, settings.fit, key=key))
+        if "chain" in settings.models:
+            entries.append(near_urdf(dataset, settings.urdf, head, settings.fit, key=key, stop=stop))
+    return entries + _networks(dataset, head, settings, key, progress, stop), weak
+
+
+def _networks(
+    dataset: Dataset,
+    head: ActuatorSettings | None,
+    settings: LogFitSettings,
+    key: PRNGKeyArray,
+    progress: Callable[[str], Callable[[Progress], None] | None],
+    stop: threading.Event,
+) -> list[Entry]:
+    """The networks side by side, for XLA lets go of the interpreter while it computes."""
+    names: list[Literal["delan", "feedforward"]] = [
+        name for name in ("delan", "feedforward") if name in settings.models
+    ]
+    share = settings.share("networks")
+    with ThreadPoolExecutor(max(1, len(names))) as pool:
+        futures = [
+            pool.submit(
+                networks, name, dataset, head, settings.fit, key=key, seconds=share, progress=progress(name), stop=stop
+            )
+            for name in names
+        ]
+        try:
+            return [future.result() for future in futures]
+        except KeyboardInterrupt:
+            stop.set()
+            return [future.result() for future in futures]
 
 
 def _beyond(
@@ -236,7 +256,7 @@ def _chain(
     )
     weak = None
     if settings.accelerations == "auto" and choice.settings.cutoff is not None and not result.interrupted:
-        result, weak = _without_accelerations(
+        result, weak = without_accelerations(
             recording, dataset, result, choice.settings, limits, settings.share("weak"), key, stop
         )
     chosen = {"friction": _terms(result.model), "form": "weak" if weak and weak[1] < weak[0] else "strong"}
@@ -247,40 +267,3 @@ def _terms(model: InverseDynamics) -> list[str]:
     if not isinstance(model, ActuatedModel):
         return []
     return [*model.actuator.settings.terms, *model.actuator.motors[model.joints.dof :]]
-
-
-def _without_accelerations(
-    recording: Recording,
-    dataset: Dataset,
-    result: FitResult,
-    prepared: PreparationSettings,
-    limits: FitSettings,
-    seconds: float | None,
-    key: PRNGKeyArray,
-    stop: threading.Event,
-) -> tuple[FitResult, tuple[float, float] | None]:
-    """Go on with windows over the unfiltered motion; keep what unseen motion likes better."""
-    head = result.model.actuator.settings if isinstance(result.model, ActuatedModel) else None
-    if head is not None and "load" in head.terms:
-        return result, None
-    raw = prepare(recording, replace(prepared, smooth=False, every=1))
-    training, held = split_rows(dataset, limits.validation, key=jax.random.split(key, 3)[0])
-    validation = counting(dataset, held)
-    with jax.enable_x64(True):
-        windows = Windows.of(counting(raw, training), head)
-        windows = windows.rows(np.unique(np.linspace(0, len(windows) - 1, MOST_WINDOWS).astype(int)))
-        stage = MarquardtStage(
-            training=windows,
-            validation=samples(validation, head),
-            scale=Scale.of(counting(dataset, training), limits.objective),
-            objective=limits.objective,
-            settings=replace(limits.marquardt, damping=1e-3),
-            epochs=WEAK_ITERATIONS,
-            patience=10.0,
-        )
-        run = train([stage], in_precision(result.model), Limits(seconds, stop=stop), key=key)
-    model = in_precision(run.best_model)
-    scores: Scores = evaluate(model, validation, rollouts=False)
-    before, after = result.validation.torque.nmse_mean, scores.torque.nmse_mean
-    better = replace(result, model=model, validation=scores) if after < before else result
-    return better, (before, after)

@@ -1,20 +1,30 @@
 """A few steps of Levenberg–Marquardt from where a model is, on other rows or other data than it was fitted to."""
 
+import threading
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PRNGKeyArray
 
-from ..joints import Dataset
+from ..data.preparation import PreparationSettings, counting, prepare, split_rows
+from ..joints import Dataset, Recording
 from ..models.actuator import ActuatedModel
 from . import levenberg_marquardt
-from .fit import in_precision
+from .evaluate import Scores, evaluate
+from .fit import FitResult, in_precision
 from .objective import Objective, Scale
-from .planning import samples
+from .planning import FitSettings, samples
+from .stages import MarquardtStage
 from .starts import SAMPLES
+from .training import Limits, train
+from .weak import Windows
 
+WEAK_ITERATIONS, MOST_WINDOWS = 12, 400
+"""of Levenberg–Marquardt on windows, and windows it sees, at most."""
 ITERATIONS = 6
 DAMPING = 1e-3
 """of the first step, relative to the curvature: the way is short."""
@@ -40,3 +50,40 @@ def refined(
         for _ in range(iterations):
             state, _ = levenberg_marquardt.update(state, data, scale, objective, settings)
     return state.model
+
+
+def without_accelerations(
+    recording: Recording,
+    dataset: Dataset,
+    result: FitResult,
+    prepared: PreparationSettings,
+    limits: FitSettings,
+    seconds: float | None,
+    key: PRNGKeyArray,
+    stop: threading.Event,
+) -> tuple[FitResult, tuple[float, float] | None]:
+    """Go on with windows over the unfiltered motion; keep what unseen motion likes better."""
+    head = result.model.actuator.settings if isinstance(result.model, ActuatedModel) else None
+    if head is not None and "load" in head.terms:
+        return result, None
+    raw = prepare(recording, replace(prepared, smooth=False, every=1))
+    training, held = split_rows(dataset, limits.validation, key=jax.random.split(key, 3)[0])
+    validation = counting(dataset, held)
+    with jax.enable_x64(True):
+        windows = Windows.of(counting(raw, training), head)
+        windows = windows.rows(np.unique(np.linspace(0, len(windows) - 1, MOST_WINDOWS).astype(int)))
+        stage = MarquardtStage(
+            training=windows,
+            validation=samples(validation, head),
+            scale=Scale.of(counting(dataset, training), limits.objective),
+            objective=limits.objective,
+            settings=replace(limits.marquardt, damping=1e-3),
+            epochs=WEAK_ITERATIONS,
+            patience=10.0,
+        )
+        run = train([stage], in_precision(result.model), Limits(seconds, stop=stop), key=key)
+    model = in_precision(run.best_model)
+    scores: Scores = evaluate(model, validation, rollouts=False)
+    before, after = result.validation.torque.nmse_mean, scores.torque.nmse_mean
+    better = replace(result, model=model, validation=scores) if after < before else result
+    return better, (before, after)

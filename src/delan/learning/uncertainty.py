@@ -6,7 +6,7 @@ nor laws that the model misses; so the band is scaled until it holds the wanted 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import equinox as eqx
@@ -94,7 +94,7 @@ def trust(
     require_same_joints(model.joints, validation)
     members = ensemble(model, training, settings, key=key)
     one = jnp.ones(model.joints.dof)
-    domain = domain_of(training, validation, settings.states)
+    domain = domain_of(replace(training, joints=model.joints), validation, settings.states)
     draft = trusted(model, members, floor=one, band=one, domain=domain, level=settings.level)
     return calibrated(draft, validation)
 

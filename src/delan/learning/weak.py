@@ -5,6 +5,7 @@ ends and integrated, ∫ φ τ dt = ∫ [φ (f − ∂𝓛/∂q) − φ′ ∂�
 """
 
 import itertools
+from dataclasses import replace
 
 import equinox as eqx
 import jax
@@ -55,8 +56,7 @@ class Windows(eqx.Module):
         window, slope = window / window.sum(), slope / window.sum()
         memory = None
         if actuator is not None and actuator.stops:
-            whole = Dataset(**{**vars(dataset), "counted": None})
-            memory = remembered(Actuator(dataset.joints, actuator), whole)
+            memory = remembered(Actuator(dataset.joints, actuator), replace(dataset, counted=None))
 
         def averaged(values: np.ndarray) -> Array:
             picked = values[rows].reshape(len(rows), length // every, every, *values.shape[1:])

@@ -16,7 +16,7 @@ from ..learning.evaluate import predict
 from ..models.actuator import ActuatedModel, Actuator
 from ..models.dynamics import DynamicsModel, InverseDynamics
 from ..models.rigid_body import RigidBody
-from .log_figures import DOTS_DPI, WIDTH, Foretold, dots, force_unit, length_unit, plain_numbers, spread_rows
+from .log_figures import WIDTH, Foretold, dots, force_unit, length_unit, plain_numbers, spread_rows
 
 SPEEDS, PLACES = 241, 41
 """Points of a friction curve and of a sweep over a joint's range."""
@@ -43,7 +43,6 @@ def draw_friction(model: InverseDynamics, told: Foretold) -> Figure | None:
     rows = -(-one.dof // columns)
     chosen = spread_rows(len(one))
     with drawing(WIDTH if columns > 2 else 3.2 * columns + 0.4, 2.1 * rows + 0.5) as figure:
-        figure.set_dpi(DOTS_DPI)
         axes = list(figure.subplots(rows, columns, squeeze=False).flat)
         for spare in axes[one.dof :]:
             spare.axis("off")

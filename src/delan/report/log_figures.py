@@ -29,8 +29,8 @@ PARTS = {
     "friction": ("friction", "#cc79a7"),
 }
 """Names and colours that colour-blind people can tell apart (Okabe and Ito)."""
-DOTS, DOTS_DPI = "#7b8794", 120
-"""Colour of dots, and how fine they are: they are pixels, while all else is lines."""
+DOTS = "#7b8794"
+"""Colour of dots; they are pixels, while all else is lines."""
 WINDOW_SECONDS, WINDOW_ROWS = 8.0, 400
 """How much of the unseen motion is drawn, and in so many rows at most."""
 MOST_DOTS, BINS = 1500, 24
@@ -154,7 +154,6 @@ def draw_residuals(told: Foretold) -> Figure:
     one, residual = told.samples, told.residual
     chosen = spread_rows(len(one))
     with drawing(WIDTH, 1.25 * one.dof + 0.7) as figure:
-        figure.set_dpi(DOTS_DPI)
         axes = figure.subplots(one.dof, 3, squeeze=False, sharey="row")
         for joint, row in enumerate(axes):
             unit, force = length_unit(one.joints, joint), force_unit(one.joints, joint)

@@ -137,7 +137,11 @@ def _table(report: LogReport, caption: str, dataset: Dataset, scores: Mapping[st
             ]
         )
     heads = [
-        {"name": NAMES.get(entry.name, entry.name), "note": _chosen(entry), "chosen": entry is report.chosen}
+        {
+            "name": NAMES.get(entry.name, entry.name),
+            "note": _chosen(entry) if dataset is report.fit.validation else "",
+            "chosen": entry is report.chosen,
+        }
         for entry in entries
     ]
     names = ("mean", *dataset.joints.names)

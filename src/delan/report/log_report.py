@@ -15,7 +15,7 @@ from ..models.trust import TrustedModel
 
 NAMES = {
     "chain": "chain",
-    "chain near URDF": "chain begun at the URDF",
+    "chain near URDF": "chain near the URDF",
     "delan": "DeLaN network",
     "feedforward": "feed-forward network",
     "identified": "identified URDF",

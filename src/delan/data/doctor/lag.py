@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from jaxtyping import Float
-from scipy.interpolate import CubicSpline
 
 from .motion import Motion
 from .regression import PARTS, Regression
@@ -78,7 +78,7 @@ def _shifted(
         if len(t) < 4:
             result[rows] = own[:, None]
         else:
-            result[rows] = CubicSpline(t, own)(np.clip(t[:, None] + delays, t[0], t[-1]))
+            result[rows] = scipy.interpolate.CubicSpline(t, own)(np.clip(t[:, None] + delays, t[0], t[-1]))
     return result
 
 

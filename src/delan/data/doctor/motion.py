@@ -4,8 +4,8 @@ import itertools
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from jaxtyping import Float
-from scipy.signal import butter, sosfiltfilt
 
 from .timing import Stretch
 from .values import Columns
@@ -133,9 +133,9 @@ def cutoff_of(positions: list[np.ndarray], step: float) -> float:
 
 def _derived(t: np.ndarray, signals: dict[str, np.ndarray], step: float, cutoff: float) -> dict[str, np.ndarray]:
     """Everything through the filter; speed and acceleration as central differences of the filtered positions."""
-    sections = butter(ORDER, cutoff, fs=1 / step, output="sos")
+    sections = scipy.signal.butter(ORDER, cutoff, fs=1 / step, output="sos")
     pad = min(3 * (2 * ORDER + 1) + round(1 / (cutoff * step)), len(t) - 1)
-    smooth = {name: sosfiltfilt(sections, values, axis=0, padlen=pad) for name, values in signals.items()}
+    smooth = {name: scipy.signal.sosfiltfilt(sections, values, axis=0, padlen=pad) for name, values in signals.items()}
     speed = np.gradient(smooth["q"], step, axis=0)
     # The second difference of neighbours, not the first of the first: it blurs less.
     acceleration = np.zeros_like(speed)
