@@ -99,7 +99,7 @@ def test_nothing_typed_means_auto_and_each_step_is_told(folder, contest, monkeyp
     assert shown.exit_code == 0, shown.output
     assert contest["settings"].models == ("chain", "delan", "feedforward")
     assert contest["settings"].friction == "auto"
-    assert contest["settings"].seconds == 200
+    assert contest["settings"].seconds is None
     assert shown.stderr.splitlines() == [
         "delan: arm.npz: 2001 rows of 2 joints",
         "delan: choosing cut-off and delay",

@@ -1,5 +1,6 @@
 """Cut-off and delay chosen from a log alone, and models set against each other on it."""
 
+import threading
 from dataclasses import replace
 
 import jax
@@ -177,3 +178,12 @@ def test_a_fit_may_begin_at_a_model_of_its_kind(result):
     assert again.validation.torque.nmse_mean < 2 * result.best.validation.torque.nmse_mean
     with pytest.raises(SettingsError, match="cannot start a FeedForwardNetwork from a LagrangianChain"):
         fit(training, "feedforward", FitSettings(epochs=1), start=start)
+
+
+def test_a_stop_ends_it_early_without_a_fault():
+    stop = threading.Event()
+    stop.set()
+    result = fit_log(logged(range(2)), LogFitSettings(models=("chain", "feedforward")), stop=stop)
+    assert result.interrupted
+    assert result.trusted is None
+    assert {entry.name for entry in result.entries} == {"chain", "constant"}

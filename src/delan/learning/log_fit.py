@@ -120,13 +120,13 @@ def fit_log(
     settings = settings or LogFitSettings()
     key = jax.random.key(0) if key is None else key
     stop = stop or threading.Event()
-    choice = _choice(recording, settings, key, progress)
+    choice = _choice(recording, settings, key, progress, stop)
     dataset = prepare(recording, choice.settings)
     rows = split_rows(dataset, settings.fit.validation, key=jax.random.split(key, 3)[0])
     training, validation = (_part(dataset, mask) for mask in rows)
     entries, weak = _compete(recording, dataset, choice, settings, key, progress, stop)
     order = sorted(entries, key=lambda entry: entry.validation.torque.nmse_mean)
-    trusted, curve, motion = _beyond(order[0], training, validation, key)
+    trusted, curve, motion = (None,) * 3 if stop.is_set() else _beyond(order[0], training, validation, key)
     interrupted = stop.is_set() or any(entry.fit is not None and entry.fit.interrupted for entry in entries)
     return LogFit(
         entries=tuple(order),
@@ -162,7 +162,7 @@ def _compete(
         head = chain.model.actuator.settings if isinstance(chain.model, ActuatedModel) else None
         friction = head if friction == "auto" else friction
     head = START if friction == "auto" else friction
-    if settings.urdf is not None:
+    if settings.urdf is not None and not stop.is_set():
         entries.append(identified(dataset, settings.urdf, head, settings.fit, key=key))
         if "chain" in settings.models:
             entries.append(near_urdf(dataset, settings.urdf, head, settings.fit, key=key, stop=stop))
@@ -178,6 +178,8 @@ def _networks(
     stop: threading.Event,
 ) -> list[Entry]:
     """The networks side by side, for XLA lets go of the interpreter while it computes."""
+    if stop.is_set():
+        return []
     names: list[Literal["delan", "feedforward"]] = [
         name for name in ("delan", "feedforward") if name in settings.models
     ]
@@ -220,6 +222,7 @@ def _choice(
     settings: LogFitSettings,
     key: PRNGKeyArray,
     progress: Callable[[str], Callable[[Progress], None] | None],
+    stop: threading.Event,
 ) -> PreparationChoice:
     if settings.cutoff is not None:
         return PreparationChoice(PreparationSettings(cutoff=settings.cutoff), (), 0.0, None)
@@ -229,6 +232,7 @@ def _choice(
         validation=settings.fit.validation,
         seconds=settings.share("preparation"),
         progress=progress("preparation"),
+        stop=stop,
     )
 
 

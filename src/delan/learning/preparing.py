@@ -5,6 +5,7 @@ tell what it is worth. All are judged by the same torques, those of the widest f
 nothing by hiding what it takes away: below the best cut-off motion is lost, above it noise comes in.
 """
 
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -68,26 +69,31 @@ def choose_preparation(
     validation: float = 0.15,
     seconds: float | None = None,
     progress: Callable[[Progress], None] | None = None,
+    stop: threading.Event | None = None,
 ) -> PreparationChoice:
-    """Choose cut-off and delay on validation trajectories; a log with measured accelerations is taken as it is."""
+    """Choose cut-off and delay on validation trajectories; a log with measured accelerations is taken as it is.
+
+    A stop ends it with the cut-off that is best so far.
+    """
+    stop = stop or threading.Event()
     if recording.qdd is not None:
         return PreparationChoice(PreparationSettings(), (), 0.0, None)
     grid = _grid(recording)
     place = int(np.argmin(np.abs(np.log(grid / _guess(recording)))))
     until = float("inf") if seconds is None else time.perf_counter() + seconds
     desk = _Desk(recording, grid, _every(recording, grid[place]), key, validation)
-    first = desk.fit(place, None if seconds is None else 0.75 * seconds, progress)
+    first = desk.fit(place, None if seconds is None else 0.75 * seconds, progress, stop)
     assert isinstance(first.model, ActuatedModel)
     trials = {place: desk.score(place, first.model)}
     for way in (1, -1):
         at, best, worse = place, trials[place].validation, 0
-        while worse < 2 and 0 <= at + way < len(grid) and time.perf_counter() < until:
+        while worse < 2 and 0 <= at + way < len(grid) and time.perf_counter() < until and not stop.is_set():
             at += way
             trials[at] = desk.score(at, first.model)
             worse = worse + 1 if trials[at].validation > WORSE * best else 0
             best = min(best, trials[at].validation)
     chosen = min(trials, key=lambda at: trials[at].validation)
-    delay, gain = desk.delay(chosen, trials[chosen])
+    delay, gain = (0.0, 0.0) if stop.is_set() else desk.delay(chosen, trials[chosen])
     return PreparationChoice(
         PreparationSettings(cutoff=float(grid[chosen]), delay=delay),
         tuple(CutoffTrial(float(grid[at]), trials[at].validation) for at in sorted(trials)),
@@ -158,9 +164,15 @@ class _Desk:
     def split(self, place: int, delay: float = 0.0) -> tuple[Dataset, Dataset]:
         return hold_out(self.prepared(place, delay), self.share, key=jax.random.split(self.key, 3)[0])
 
-    def fit(self, place: int, seconds: float | None, progress: Callable[[Progress], None] | None) -> FitResult:
+    def fit(
+        self,
+        place: int,
+        seconds: float | None,
+        progress: Callable[[Progress], None] | None,
+        stop: threading.Event,
+    ) -> FitResult:
         limits = FitSettings(seconds=seconds, epochs=POLISH, validation=self.share)
-        return fit(self.prepared(place), "chain", limits, friction=START, key=self.key, progress=progress)
+        return fit(self.prepared(place), "chain", limits, friction=START, key=self.key, progress=progress, stop=stop)
 
     def score(self, place: int, start: ActuatedModel, delay: float = 0.0) -> _Trial:
         """A few iterations at a cut-off, judged by the torques of the widest filter."""
