@@ -21,6 +21,7 @@ from delan.learning.fit import fit
 from delan.learning.identify import IdentifySettings, identify
 from delan.learning.objective import Objective
 from delan.learning.planning import FitSettings
+from delan.models.network import LagrangianNetworkSettings
 from delan.models.rigid_body import RigidBody
 from delan.robots.barrett_wam import WAM7, WAM7_ANALYTIC
 from tests.members import noisy
@@ -39,7 +40,8 @@ def score(name: str, dataset: Dataset, unseen: Dataset, seconds: float, seed: in
         bare = IdentifySettings(friction=(), armature=False)
         model: Any = identify(dataset, WAM7_ANALYTIC.urdf(), bare).model
     else:
-        kind: Any = {"chain": "chain", "Lagrangian network": "delan", "feed-forward network": "feedforward"}[name]
+        paper = LagrangianNetworkSettings(focus=0.0)
+        kind: Any = {"chain": "chain", "Lagrangian network": paper, "feed-forward network": "feedforward"}[name]
         decays = (0.0,) if kind == "chain" else DECAYS
         tried = [
             fit(
