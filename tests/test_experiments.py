@@ -113,7 +113,7 @@ def test_a_cut_off_that_cannot_be_is_refused():
     t = np.arange(100) * 0.01
     q = np.zeros((100, 2))
     log = Recording(t=t, q=q, tau=q, trajectory=np.zeros(100, dtype=int), joints=TWO_LINK.joints)
-    with pytest.raises(DataError, match="a cut-off of 50 Hz needs more than 27 samples at more than 100 Hz"):
+    with pytest.raises(DataError, match="a cut-off of 50 Hz needs at least 28 samples at more than 100 Hz"):
         low_passed(log, 50.0)
     with pytest.raises(DataError, match="has 100 samples"):
         low_passed(log, -1.0)
