@@ -213,6 +213,7 @@ def test_a_damaged_preparation_in_a_model_file_is_refused(folder, known):
     assert "what it says of the preparation of logs is damaged" in shown.stderr
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_real_contest_with_a_model(folder):
     """No stand-in: a feed-forward network on the log as it is typed, stopped while it trains."""
     typed = [

@@ -279,7 +279,7 @@ def test_what_was_not_logged_is_differentiated(missing):
 def test_a_trajectory_too_short_to_differentiate_is_refused():
     short = pendulum(trajectories=2, samples=2)
     with pytest.raises(
-        DataError, match="trajectory 0 has fewer than 3 samples, too few to differentiate; log qd and qdd"
+        DataError, match="trajectory 0 has fewer than 3 samples without a gap, too few to differentiate"
     ):
         prepare(without(short, "qdd"))
 
