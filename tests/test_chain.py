@@ -212,6 +212,7 @@ def test_the_wam_is_learned_from_smooth_motion_alone_geometry_and_all():
     assert evaluate(to_rigid_body(result.model), unseen, rollouts=False).torque.nmse_mean < 1e-7
 
 
+@pytest.mark.slow
 def test_fifty_scattered_samples_or_some_noisy_ones_are_enough():
     bodies, limits = random_arm(("revolute",) * 3, seed=4)
     body = rigid(bodies)
@@ -242,6 +243,7 @@ def test_a_chain_can_be_trained_by_adam_and_within_a_time():
     assert hurried.history
 
 
+@pytest.mark.slow
 def test_a_tree_is_learned():
     parents = (-1, 0, 0)
     bodies, limits = random_arm(("revolute",) * 3, seed=6, parents=parents)

@@ -148,6 +148,7 @@ def test_a_run_online_scores_unseen_letters_alone(monkeypatch):
     assert {"online-letters-error", "online-letters-boxes"} <= set(figures)
 
 
+@pytest.mark.slow
 def test_the_cable_driven_arm_runs_online():
     done = run_cell(Cell.of("online-cosines", "none", seed=0, robot="wam4-cable", speeds="2", seconds=1.0))
     assert set(done["errors"]) == {"2"}
