@@ -19,16 +19,13 @@ import numpy as np
 
 from delan.data.logs import read_log
 from delan.data.preparation import PreparationSettings, prepare
+from delan.experiments.offline_cosines import REAL_FILE, recorded_real
 from delan.learning.evaluate import evaluate
 from delan.learning.identify import IdentifySettings, identify
 from delan.robots.barrett_wam import WAM7_ANALYTIC
 
 from .results import write_results
 
-KP = np.array([200, 300, 100, 100, 10, 10, 2.5])
-KD = np.array([7, 15, 5, 2.5, 0.3, 0.3, 0.05])
-REST = np.array([0, 0.5876, 0, 1.36, 0, -0.321, -1.57])
-"""Of the controller whose torques the WAM's log leaves out (see the README of the data)."""
 Rows = dict[str, np.ndarray]
 
 
@@ -58,15 +55,11 @@ def kuka(data: Path) -> tuple[Rows, Rows]:
 
 
 def _wam_runs(data: Path) -> list[Rows]:
-    log = np.load(data / "wam7_real_neg_500Hz.npz")
-    runs = []
-    for name in sorted({key.split("/")[0] for key in log.files}):
-        q, qd, q_des, qd_des = (log[f"{name}/{part}"] for part in ("q", "qd", "q_des", "qd_des"))
-        count = min(len(q), len(q_des))
-        q, qd = q[:count], qd[:count]
-        tau = KP * (REST + q_des[:count] - q) + KD * (qd_des[:count] - qd)
-        runs.append({"t": np.arange(count) * 2e-3, "q": q, "qd": qd, "tau": tau})
-    return runs
+    log = recorded_real(data / REAL_FILE)
+    assert log.qd is not None
+    columns = {"t": log.t, "q": log.q, "qd": log.qd, "tau": log.tau}
+    labels = np.unique(log.trajectory)
+    return [{name: part[log.trajectory == label] for name, part in columns.items()} for label in labels]
 
 
 def _cut(rows: Rows, share: float) -> tuple[Rows, Rows]:

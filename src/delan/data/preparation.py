@@ -81,7 +81,7 @@ def prepare(recording: Recording, settings: PreparationSettings | None = None) -
         np.concatenate([getattr(one, name) for one in made]) for name in ("t", "q", "qd", "qdd", "tau")
     )
     counted, moving = (np.concatenate([getattr(one, name) for one in made]) for name in ("counted", "moving"))
-    every = settings.every or _stride(recording, settings.cutoff)
+    every = settings.every or stride(recording, settings.cutoff)
     strided = counted & (np.arange(len(counted)) % every == 0)
     original = np.concatenate([one.label for one in made])
     trajectory, pauses = _labels(original, t, moving)
@@ -198,7 +198,8 @@ def _at(new: np.ndarray, t: np.ndarray, values: np.ndarray) -> np.ndarray:
     return np.stack([np.interp(new, t, column) for column in values.T], axis=1)
 
 
-def _stride(recording: Recording, cutoff: float) -> int:
+def stride(recording: Recording, cutoff: float) -> int:
+    """One row in so many says all that is left below the cut-off [Hz]."""
     step = float(np.median(np.diff(recording.t)))
     return max(1, int(1 / (SAMPLES_A_PERIOD * cutoff * step) + 1e-6))
 

@@ -90,7 +90,12 @@ def _run_real(cell: Cell) -> Result:
 
 
 def read_real(file: Path) -> Dataset:
-    """The physical WAM's log: torques from the gains of its controller, smoothed, every tenth sample."""
+    """The physical WAM's log, smoothed, every tenth sample."""
+    return low_passed(recorded_real(file), REAL_CUTOFF).rows(slice(None, None, 10))
+
+
+def recorded_real(file: Path) -> Recording:
+    """The physical WAM's log as it was recorded, with torques from the gains of its controller."""
     with np.load(file) as archive:
         runs = sorted({name.split("/")[0] for name in archive.files})
         parts = []
@@ -100,8 +105,7 @@ def read_real(file: Path) -> Dataset:
             tau = REAL_STIFFNESS * (REAL_START + q_des - q[:count]) + REAL_DAMPING * (qd_des - qd[:count])
             parts.append((np.arange(count) * 2e-3, q[:count], qd[:count], tau, np.full(count, number)))
     t, q, qd, tau, label = (np.concatenate(column) for column in zip(*parts, strict=True))
-    recording = Recording(t=t, q=q, qd=qd, tau=tau, trajectory=label, joints=WAM7.joints, source=file.name)
-    return low_passed(recording, REAL_CUTOFF).rows(slice(None, None, 10))
+    return Recording(t=t, q=q, qd=qd, tau=tau, trajectory=label, joints=WAM7.joints, source=file.name)
 
 
 def draw(results: Results) -> Mapping[str, Drawn]:

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from ..data.doctor.motion import cutoff_of
-from ..data.preparation import PreparationSettings, hold_out, prepare
+from ..data.preparation import PreparationSettings, hold_out, prepare, stride
 from ..errors import DataError
 from ..joints import Dataset, Recording
 from ..models.actuator import ActuatedModel
@@ -81,7 +81,7 @@ def choose_preparation(
     grid = _grid(recording)
     place = int(np.argmin(np.abs(np.log(grid / _guess(recording)))))
     until = float("inf") if seconds is None else time.perf_counter() + seconds
-    desk = _Desk(recording, grid, _every(recording, grid[place]), key, validation)
+    desk = _Desk(recording, grid, stride(recording, float(grid[place])), key, validation)
     first = desk.fit(place, None if seconds is None else 0.75 * seconds, progress, stop)
     assert isinstance(first.model, ActuatedModel)
     trials = {place: desk.score(place, first.model)}
@@ -121,10 +121,6 @@ def _guess(recording: Recording) -> float:
     """Where to begin: four times the frequency below which nearly all motion lies [Hz]."""
     labels = np.unique(recording.trajectory)
     return cutoff_of([recording.q[recording.trajectory == label] for label in labels], 1 / _rate(recording))
-
-
-def _every(recording: Recording, cutoff: float) -> int:
-    return max(1, int(_rate(recording) / (10 * cutoff)))
 
 
 @dataclass(frozen=True, eq=False)

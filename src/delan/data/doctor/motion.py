@@ -7,11 +7,10 @@ import numpy as np
 import scipy
 from jaxtyping import Float
 
+from ..smoothing import ORDER
 from .timing import Stretch
 from .values import Columns
 
-ORDER = 4
-"""Of the zero-phase Butterworth filter, as in `smoothing`."""
 FEWEST_ROWS = 40
 """A shorter stretch has no middle left once the filter's ends are cut away."""
 MOTION_ENERGY = 0.995
