@@ -191,7 +191,7 @@ def test_kinematics_alone_suffice(swing, held_out):
 
 
 def test_chunks_do_not_matter(swing, clean, monkeypatch):
-    monkeypatch.setattr("delan.learning.identify.CHUNK", 37)
+    monkeypatch.setattr("delan.learning.regressors.CHUNK", 37)
     again = identify(swing, WAM7_ANALYTIC.urdf(), BARE)
     np.testing.assert_allclose(again.model.parameters, clean.model.parameters, atol=1e-9)
 
@@ -238,7 +238,7 @@ def with_memory(body: RigidBody, parts: list[Dataset]) -> Dataset:
 @pytest.mark.parametrize("physical", [False, True])
 def test_friction_that_remembers_is_recovered(physical, monkeypatch):
     """Asymmetric, Stribeck and hysteresis at joints and at a motor that turns with both, over several motions."""
-    monkeypatch.setattr("delan.learning.identify.CHUNK", 170)
+    monkeypatch.setattr("delan.learning.regressors.CHUNK", 170)
     settings = IdentifySettings(
         friction=("viscous", "offset", "asymmetric", "stribeck", "stops"),
         pairs=(MotorPair(0, 1, 0.6),),

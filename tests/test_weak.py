@@ -10,8 +10,13 @@ import pytest
 from delan.data.preparation import PreparationSettings, prepare
 from delan.errors import DataError, SettingsError
 from delan.joints import Dataset, Joints, Recording
+from delan.learning.fit import fit
+from delan.learning.identify import IdentifySettings, identify
+from delan.learning.planning import FitSettings
 from delan.learning.weak import SECONDS, Windows, evaluate_windows, mean_torque
 from delan.models.actuator import ActuatorSettings
+from delan.models.rigid_body import RigidBody
+from delan.robots.two_link import TWO_LINK
 from tests.members import DYNAMICS, actuated
 
 
@@ -103,3 +108,44 @@ def test_the_settings_of_an_unfiltered_preparation():
     assert raw.preparation is not None
     assert raw.preparation.cutoff is None
     np.testing.assert_allclose(raw.q, q, atol=1e-12)
+
+
+def swinging(seconds: float = 6.0, rate: float = 500.0) -> Dataset:
+    """The two-link arm on a motion that shows all of it; its accelerations are no numbers."""
+    arm = RigidBody.from_urdf(TWO_LINK.urdf())
+    t, q, qd, qdd = swept(arm.joints, seconds, rate)
+    pace = np.array([7.0, 11.0])
+    more = [0.2 * pace ** (n - 1) * np.sin(np.outer(t, pace) + n * np.pi / 2) for n in range(3)]
+    q, qd, qdd = (one + other for one, other in zip((q, qd, qdd), more, strict=True))
+    tau = np.stack([arm.inverse_dynamics(*row) for row in zip(q, qd, qdd, strict=True)])
+    none = np.full_like(q, np.nan)
+    return Dataset(t=t, q=q, qd=qd, qdd=none, tau=tau, trajectory=np.zeros(len(t), dtype=int), joints=arm.joints)
+
+
+def test_identification_on_windows_finds_the_arm_and_never_looks_at_accelerations():
+    motion = swinging()
+    found = identify(motion, TWO_LINK.urdf(), IdentifySettings(friction=(), armature=False, windows=True)).model
+    true = RigidBody.from_urdf(TWO_LINK.urdf())
+    for q, qd, qdd in np.random.default_rng(0).uniform(-2, 2, (20, 3, 2)):
+        wanted = true.inverse_dynamics(q, qd, qdd)
+        np.testing.assert_allclose(found.inverse_dynamics(q, qd, qdd), wanted, rtol=0.01, atol=0.02)
+
+
+@pytest.mark.slow
+def test_a_chain_learns_without_accelerations_and_chooses_its_friction_so():
+    motion = swinging()
+    slow = np.abs(motion.qd) < 0.02
+    tau = motion.tau + 0.3 * np.sign(motion.qd) * ~slow + 0.1 * motion.qd
+    settings = FitSettings(accelerations="none", epochs=40)
+    result = fit(replace(motion, tau=tau), "chain", settings, friction="auto")
+    assert result.validation.torque.nmse_mean < 2e-3
+    true = RigidBody.from_urdf(TWO_LINK.urdf())
+    q, qdd = np.random.default_rng(1).uniform(-1, 1, (2, 2))
+    wanted = true.inverse_dynamics(q, np.zeros(2), qdd)
+    told = result.model.rigid.inverse_dynamics(jnp.asarray(q), jnp.zeros(2), jnp.asarray(qdd))
+    np.testing.assert_allclose(told, wanted, rtol=0.05, atol=0.1)
+
+
+def test_a_feed_forward_network_cannot_do_without_accelerations():
+    with pytest.raises(SettingsError, match="no Lagrangian"):
+        fit(swinging(), "feedforward", FitSettings(accelerations="none", epochs=1))

@@ -73,6 +73,10 @@ class Size:
     def seed_range(self, *, quick: int, usual: int, paper: int = 20) -> range:
         return range(self.seeds or self.pick(quick=quick, usual=usual, paper=paper))
 
+    def extra_seeds(self, seeds: range, *, quick: int = 1) -> range:
+        """The seeds of a model beside those that are claimed something of: in the usual size a few do."""
+        return seeds[: self.pick(quick=quick, usual=3, paper=len(seeds))]
+
 
 class Results:
     """The results of many cells, to be asked by model and setting."""

@@ -18,13 +18,13 @@ MOTIONS = 3
 
 
 def cells(size: Size) -> list[Cell]:
-    variances = size.pick(quick=(1e-5, 1e-1), usual=(1e-5, 1e-4, 1e-3, 1e-2, 1e-1), paper=np.logspace(-6, 0, 7))
+    variances = size.pick(quick=(1e-5, 1e-1), usual=(1e-4, 1e-3, 1e-2, 1e-1), paper=np.logspace(-6, 0, 7))
     seeds = size.seed_range(quick=1, usual=10)
     return [
         Cell.of(NAME, model, seed=seed, variance=float(variance))
         for model in MODELS
         for variance in variances
-        for seed in seeds
+        for seed in (size.extra_seeds(seeds) if model == "chain" else seeds)
     ]
 
 

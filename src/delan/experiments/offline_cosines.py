@@ -40,7 +40,7 @@ def cells(size: Size) -> list[Cell]:
         Cell.of(NAME, model, seed=seed, robot=robot, speeds=speeds)
         for robot in ROBOTS
         for model in (*MODELS, *(FRICTION if robot.endswith("cable") else ()))
-        for seed in seeds
+        for seed in (size.extra_seeds(seeds, quick=0) if model in FRICTION else seeds)
     ]
     file = None if size.data is None else Path(size.data)
     if file is not None and file.is_dir():
@@ -50,7 +50,7 @@ def cells(size: Size) -> list[Cell]:
         wanted += [
             Cell.of(NAME, model, seed=seed, robot="real", file=str(file))
             for model in models
-            for seed in seeds[: size.pick(quick=1, usual=3, paper=5)]
+            for seed in size.extra_seeds(seeds)
         ]
     return wanted
 
@@ -90,8 +90,8 @@ def _run_real(cell: Cell) -> Result:
 
 
 def read_real(file: Path) -> Dataset:
-    """The physical WAM's log, smoothed, every tenth sample."""
-    return low_passed(recorded_real(file), REAL_CUTOFF).rows(slice(None, None, 10))
+    """The physical WAM's log, smoothed, every twentieth sample: five a period of the filter."""
+    return low_passed(recorded_real(file), REAL_CUTOFF).rows(slice(None, None, 20))
 
 
 def recorded_real(file: Path) -> Recording:

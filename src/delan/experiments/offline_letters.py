@@ -19,9 +19,14 @@ NOISE = 0.01
 
 
 def cells(size: Size) -> list[Cell]:
-    counts = size.pick(quick=(1, 8), usual=(1, 2, 4, 6, 8, 12, 16, 19), paper=range(1, 20))
+    counts = size.pick(quick=(1, 8), usual=(1, 4, 8, 16), paper=range(1, 20))
     seeds = size.seed_range(quick=1, usual=10)
-    return [Cell.of(NAME, model, seed=seed, letters=n) for model in MODELS for n in counts for seed in seeds]
+    return [
+        Cell.of(NAME, model, seed=seed, letters=n)
+        for model in MODELS
+        for n in counts
+        for seed in (size.extra_seeds(seeds) if model == "chain" else seeds)
+    ]
 
 
 def run(cell: Cell) -> Result:

@@ -24,13 +24,13 @@ FAST = 2.0
 
 def cells(size: Size) -> list[Cell]:
     speeds = size.pick(quick="1,2", usual="1,1.25,1.5,1.75,2", paper="1,1.25,1.5,1.75,2")
-    seconds = size.pick(quick=10.0, usual=40.0, paper=60.0)
+    seconds = size.pick(quick=10.0, usual=20.0, paper=60.0)
     seeds = size.seed_range(quick=1, usual=5)
     return [
         Cell.of(NAME, model, seed=seed, robot=robot, speeds=speeds, seconds=seconds)
         for robot in ROBOTS
         for model in (*LEARNED, *GIVEN, *EXTRA.get(robot, ()))
-        for seed in seeds
+        for seed in (size.extra_seeds(seeds, quick=0) if model in EXTRA.get(robot, ()) else seeds)
     ]
 
 

@@ -123,8 +123,11 @@ def fit(
         float | None, typer.Option(metavar="HZ", help="Of the low-pass over the log; default: chosen on unseen motion.")
     ] = None,
     accelerations: Annotated[
-        Literal["auto", "filtered"],
-        typer.Option(help="filtered: from filtered motion; auto: or without any, where that is better."),
+        Literal["auto", "filtered", "none"],
+        typer.Option(
+            help="filtered: from filtered motion; none: torques averaged over short windows need none, and no filter; "
+            "auto: the better of the two."
+        ),
     ] = "auto",
     seed: SeedOption = 0,
     seconds: Annotated[

@@ -12,9 +12,9 @@ import typer
 from .. import storage
 from ..errors import SettingsError
 from ..joints import Recording
-from ..learning.contest import as_learned
-from ..learning.evaluate import evaluate
-from ..learning.log_fit import LogFit, LogFitSettings, fit_log
+from ..learning.contest import Contender, as_learned
+from ..learning.fit import score
+from ..learning.log_fit import LogFit, LogFitSettings, fit_log, unfiltered
 from ..learning.uncertainty import coverage
 from ..report.log_page import write_page
 from ..report.log_report import LogReport, verdict
@@ -27,7 +27,7 @@ from .log_options import name_of
 
 def run_contest(request: FitRequest, recording: Recording) -> int:
     settings = LogFitSettings(
-        models=("chain", "delan", "feedforward") if request.model == "auto" else (request.model,),
+        models=_contenders(request),
         friction=request.terms,
         accelerations=request.accelerations,
         cutoff=request.cutoff,
@@ -56,6 +56,12 @@ def run_contest(request: FitRequest, recording: Recording) -> int:
     return 0
 
 
+def _contenders(request: FitRequest) -> tuple[Contender, ...]:
+    if request.model != "auto":
+        return (request.model,)
+    return ("chain", "delan") if request.accelerations == "none" else ("chain", "delan", "feedforward")
+
+
 def _finish(request: FitRequest, report: LogReport) -> None:
     """Write the model, score it on the test log, write the page and tell."""
     _save(request, report)  # before the test log is read, whose faults must not cost the model
@@ -74,7 +80,10 @@ def _with_test(request: FitRequest, report: LogReport) -> LogReport:
     say(f"scoring on {request.test.name}")
     fit = report.fit
     dataset = tested(request, fit.dataset.joints, fit.preparation.settings)
-    scores = {entry.name: evaluate(entry.model, dataset, rollouts=False) for entry in fit.entries}
+    scored = dataset
+    if request.accelerations == "none":
+        scored = tested(request, fit.dataset.joints, unfiltered(fit.preparation.settings))
+    scores = {entry.name: score(as_learned(entry), scored, fit.settings.fit) for entry in fit.entries}
     return replace(report, test=request.test.name, test_set=dataset, test_scores=scores)
 
 

@@ -48,6 +48,7 @@ def preparation_of(fit: LogFit) -> dict[str, Any]:
         **asdict(choice.settings),
         "trials": [asdict(trial) for trial in choice.trials],
         "delay_gain": choice.delay_gain,
+        "accelerations": fit.settings.accelerations,
         "form": weak,
         "done": None if done is None else asdict(done),
     }

@@ -28,7 +28,7 @@ def run_fit(request: FitRequest) -> int:
     recording = read_log(list(request.logs), request.log_options)
     if request.test is not None:
         require_readable(request, recording.joints)
-    prepared = recording.qdd is None or request.cutoff is not None
+    prepared = recording.qdd is None or request.cutoff is not None or request.accelerations == "none"
     if request.model == "auto" or request.page is not None or (prepared and not request.own):
         from .contest_fit import run_contest
 

@@ -40,7 +40,7 @@ class FitRequest:
     model: Literal["auto", "delan", "chain", "feedforward"]
     friction: str | None
     cutoff: float | None
-    accelerations: Literal["auto", "filtered"]
+    accelerations: Literal["auto", "filtered", "none"]
     seconds: float | None
     epochs: int | None
     optimizer: Literal["auto", "adam", "lm"]
@@ -68,6 +68,11 @@ class FitRequest:
             raise SettingsError(f"model and page cannot both be {self.out}; give another --out or --report")
         if self.model == "feedforward" and self.friction not in (None, "none"):
             raise SettingsError("a feed-forward network learns friction with all the rest; leave --friction out")
+        if self.accelerations == "none" and (self.model == "feedforward" or self.cutoff is not None or self.own):
+            raise SettingsError(
+                "--accelerations none is for Lagrangian models in a contest: there is no --cutoff, no --model "
+                "feedforward and no option of a single training with it; leave one or the other out"
+            )
         _ = self.terms  # refuses what it does not know
 
     @property

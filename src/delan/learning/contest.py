@@ -16,14 +16,14 @@ from ..data.preparation import hold_out
 from ..joints import Dataset, Joints
 from ..models.actuator import ActuatedModel, ActuatorSettings
 from ..models.blueprint import LearnedModel
-from ..models.dynamics import InverseDynamics
+from ..models.dynamics import Energy, InverseDynamics
 from ..models.feed_forward import FeedForwardSettings
 from ..models.geometry import from_rigid_body
 from ..models.network import LagrangianNetworkSettings
 from ..models.rigid_body import RigidBody
 from .descent import DescentSettings
-from .evaluate import Scores, evaluate
-from .fit import FitResult, fit
+from .evaluate import Scores
+from .fit import FitResult, fit, score
 from .identify import FrictionTerm, IdentifySettings, identify
 from .objective import Objective
 from .planning import FitSettings
@@ -50,6 +50,10 @@ class ConstantTorque(eqx.Module):
 
     def inverse_dynamics(self, q: Array, qd: Array, qdd: Array) -> Array:
         return self.torque
+
+    def energy(self, q: Array, qd: Array) -> Energy:
+        """Of the potential whose slope it is."""
+        return Energy(kinetic=jnp.zeros_like(self.torque[0]), potential=self.torque @ q)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +124,7 @@ def constant(dataset: Dataset, settings: FitSettings, *, key: PRNGKeyArray) -> E
     """The mean torque of the training trajectories."""
     training, validation = _split(dataset, settings, key)
     model = ConstantTorque(jnp.asarray(training.samples.tau.mean(axis=0)), dataset.joints)
-    return Entry("constant", model, evaluate(model, validation, rollouts=False), 0.0)
+    return Entry("constant", model, score(model, validation, settings), 0.0)
 
 
 def identified(
@@ -130,9 +134,11 @@ def identified(
     training, validation = _split(dataset, settings, key)
     head = friction or START
     terms: tuple[FrictionTerm, ...] = tuple(term for term in head.terms if term not in ("load", "armature"))
-    how = IdentifySettings(friction=terms, pairs=head.pairs, radii=head.radii, physical=True)
+    how = IdentifySettings(
+        friction=terms, pairs=head.pairs, radii=head.radii, physical=True, windows=settings.accelerations == "none"
+    )
     result = identify(training, urdf, how)
-    scores = evaluate(result.model, validation, rollouts=False)
+    scores = score(_as_chain(result.model), validation, settings)
     return Entry("identified", result.model, scores, result.seconds, {"friction": terms, "rank": result.rank})
 
 
@@ -163,8 +169,11 @@ def as_learned(entry: Entry) -> LearnedModel:
     """The model of an entry in a form that can be saved: an identified arm becomes a chain, exactly."""
     if not isinstance(entry.model, RigidBody):
         return entry.model  # type: ignore[return-value]
-    chain = from_rigid_body(entry.model)
-    friction = entry.model.friction
+    return _as_chain(entry.model)
+
+
+def _as_chain(arm: RigidBody) -> LearnedModel:
+    chain, friction = from_rigid_body(arm), arm.friction
     if friction is None:
         return chain
     weights = jax.tree.map(lambda leaf: jnp.asarray(leaf) if eqx.is_array(leaf) else leaf, friction)

@@ -31,6 +31,7 @@ from .planning import FitSettings, ModelChoice, Plan, build, head, plan, stages
 from .selection import START, SelectionStep, select_friction
 from .stages import MarquardtStage, Stage
 from .training import Checkpoint, HistoryRow, Limits, Progress, Run, require_learned, train
+from .weak import evaluate_windows
 
 FIRST_SHARE, CHOICE_SHARE = 0.5, 0.75
 """The share of `seconds` after which a fit with friction to be chosen turns to the choice, and by which it is made."""
@@ -194,14 +195,15 @@ def _fit_one(
         checkpoint.unlink(missing_ok=True)
     # A float64 fit hands its weights over in the caller's precision, so that they mix with the caller's arrays.
     fitted = in_precision(run.best_model)
-    misfit = diagnose(fitted, validation) if isinstance(chosen.network, LagrangianChainSettings) else None
+    told = settings.accelerations == "given"  # what is left over at single moments is noise where nothing is filtered
+    misfit = diagnose(fitted, validation) if told and isinstance(chosen.network, LagrangianChainSettings) else None
     if misfit is not None and misfit.doubtful:
         if settings.seconds is not None and run.seconds >= settings.seconds:
             run.events.append(f"{settings.seconds:g} s were over before the fit had settled; give it more")
         run.events.append(misfit.sentence())
     return FitResult(
         model=fitted,
-        validation=evaluate(fitted, validation, rollouts=False),
+        validation=score(fitted, validation, settings),
         optimizer=chosen.optimizer,
         reason=chosen.reason,
         settings=settings,
@@ -215,6 +217,13 @@ def _fit_one(
         selection=selection,
         misfit=misfit,
     )
+
+
+def score(model: Any, dataset: Dataset, settings: FitSettings) -> Scores:
+    """The errors of a model on motion it has not seen, as the fit sees motion."""
+    if settings.accelerations == "none":
+        return evaluate_windows(model, dataset)
+    return evaluate(model, dataset, rollouts=False)
 
 
 def _begun(start: LearnedModel, fresh: LearnedModel) -> LearnedModel:
@@ -260,7 +269,11 @@ def _add_friction(
     stop = limits.stop or threading.Event()
     try:
         actuator, selection = select_friction(
-            run.best_model, training, validation, enough=lambda: stop.is_set() or time.perf_counter() > until
+            run.best_model,
+            training,
+            validation,
+            windows=settings.accelerations == "none",
+            enough=lambda: stop.is_set() or time.perf_counter() > until,
         )
     except KeyboardInterrupt:
         run.interrupted = True

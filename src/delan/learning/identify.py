@@ -7,30 +7,24 @@ triangular factor a joint, so that memory does not grow with their number and no
 """
 
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
-import equinox as eqx
-import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from threadpoolctl import threadpool_limits
 
 from ..errors import DataError, SettingsError
-from ..joints import Dataset, Joints
-from ..models.actuator import Actuator, ActuatorSettings, MotorPair
+from ..joints import Dataset
+from ..models.actuator import ActuatorSettings, MotorPair
 from ..models.dynamics import require_same_joints
 from ..models.rigid_body import LINK_PARAMETERS, RigidBody
-from .evaluate import remembered
 from .physical import is_possible, made_possible, solve_possible
-from .regression import BaseParameter, Estimate, Identifiable, Span, residual_std, reweighted, triangle, weighted
+from .regression import BaseParameter, Estimate, Identifiable, Span, residual_std, reweighted, weighted
+from .regressors import Extras, compress
 
 FrictionTerm = Literal["coulomb", "viscous", "offset", "asymmetric", "stribeck", "stops"]
-
-CHUNK = 1024
-"""Samples whose regressor is in memory at once."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +39,7 @@ class IdentifySettings:
         prior: how wrong the URDF's parameters may be, as a share (one standard deviation); pulls towards them. None:
             they serve only where the data tell nothing.
         reweightings: how often the noise of each joint is read from its residuals, and the joints weighted by it.
+        windows: integrate motion and torques against smooth windows (`weak.py`); accelerations are not looked at.
         tolerance: singular values of the scaled regressor below this share of the largest count as zero.
     """
 
@@ -57,6 +52,7 @@ class IdentifySettings:
     physical: bool = False
     prior: float | None = None
     reweightings: int = 5
+    windows: bool = False
     tolerance: float = 1e-8
 
     def __post_init__(self) -> None:
@@ -146,49 +142,6 @@ class IdentifyResult:
         return {"identify": {**plain, "settings": asdict(self.settings), "base": base, "parameters": parameters}}
 
 
-class _Extras(NamedTuple):
-    """The columns beside those of the links: friction, named by its place among the weights, then the rotors."""
-
-    head: Actuator
-    column: Int[np.ndarray, " friction"]
-    motor: Int[np.ndarray, " friction"]
-    rotors: bool
-
-    @classmethod
-    def of(cls, joints: Joints, settings: IdentifySettings) -> "_Extras":
-        terms, motors = settings.actuator, joints.dof + len(settings.pairs)
-        head = Actuator.of(joints, terms, np.zeros((len(terms.columns), motors)))
-        column, motor = np.nonzero(head.acting)
-        return cls(head, column, motor, settings.armature)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        head, places = self.head, zip(self.column, self.motor, strict=True)
-        friction = (f"{head.motors[motor]} {head.columns[column]}" for column, motor in places)
-        return (*friction, *(f"{name} armature" for name in head.joints.names if self.rotors))
-
-    @property
-    def lower(self) -> Float[np.ndarray, " extras"]:
-        """Friction and rotors are not negative; an offset may be."""
-        free = [self.head.columns[column] == "offset" for column in self.column]
-        return np.concatenate([np.where(free, -np.inf, 0.0), np.zeros(self.head.joints.dof * self.rotors)])
-
-    @property
-    def shares(self) -> Float[np.ndarray, "dof extras"]:
-        """What each joint feels of a column."""
-        rotors = np.eye(self.head.joints.dof)[:, : self.head.joints.dof * self.rotors]
-        return np.hstack([self.head.transmission[self.motor].T, rotors])
-
-    def rows(self, part: Dataset, memory: np.ndarray | None) -> Float[np.ndarray, "time extras"]:
-        curves = np.asarray(self.head.features(part.qd, memory))[:, self.column, self.motor]
-        return np.hstack([curves, part.qdd]) if self.rotors else curves
-
-    def friction(self, values: Float[np.ndarray, " extras"]) -> Actuator:
-        weights = np.zeros(self.head.weights.value.shape)
-        weights[self.column, self.motor] = values[: len(self.column)]
-        return Actuator.of(self.head.joints, self.head.settings, weights)
-
-
 def identify(dataset: Dataset, urdf: str | Path, settings: IdentifySettings | None = None) -> IdentifyResult:
     """Identify the links, the friction and the rotors of the arm that a URDF file, by path or text, describes.
 
@@ -203,18 +156,17 @@ def identify(dataset: Dataset, urdf: str | Path, settings: IdentifySettings | No
 
 def _identify(dataset: Dataset, body: RigidBody, settings: IdentifySettings, began: float) -> IdentifyResult:
     require_same_joints(body.joints, dataset)
-    _require_finite(dataset)
-    links, extras = made_possible(body.parameters), _Extras.of(body.joints, settings)
+    _require_finite(dataset, settings.windows)
+    links, extras = made_possible(body.parameters), Extras.of(body.joints, settings.actuator, settings.armature)
     names = (*(f"{joint} {one}" for joint in body.joints.names for one in LINK_PARAMETERS), *extras.names)
     prior = np.concatenate([links.ravel(), np.zeros(len(extras.names))])
-    factors = _compress(body, dataset, extras)
-    dataset = dataset.samples
+    factors, count = compress(body, dataset, extras, windows=settings.windows)
     pull = _pull(links, len(prior), settings.prior)
-    estimate = reweighted(factors, prior, pull, len(dataset), settings.tolerance, settings.reweightings)
+    estimate = reweighted(factors, prior, pull, count, settings.tolerance, settings.reweightings)
     matrix, target = weighted(factors, estimate.noise)
     span = Span.of(matrix, settings.tolerance)
-    if len(dataset) <= span.rank:
-        problem = f"has {len(dataset)} samples to tell {span.rank} base parameters; record more than {span.rank}"
+    if count <= span.rank:
+        problem = f"has {count} samples to tell {span.rank} base parameters; record more than {span.rank}"
         raise DataError(dataset.source, problem)
     if settings.physical:
         values = solve_possible(matrix, target, links, estimate.values, lower=extras.lower, spread=settings.prior)
@@ -225,10 +177,10 @@ def _identify(dataset: Dataset, body: RigidBody, settings: IdentifySettings, beg
         condition=span.condition,
         base=span.base(names, estimate.values, estimate.root),
         parameters=_parameters(names, prior, span, estimate, settings),
-        residual_std=tuple(residual_std(factors, estimate, len(dataset)).tolist()),
+        residual_std=tuple(residual_std(factors, estimate, count).tolist()),
         impossible=_impossible(body, estimate.values[: links.size].reshape(links.shape)),
         settings=settings,
-        samples=len(dataset),
+        samples=count,
         seconds=time.perf_counter() - began,
         events=tuple(
             f"the URDF's link of {name} cannot exist; a repaired one stands in for it"
@@ -237,55 +189,12 @@ def _identify(dataset: Dataset, body: RigidBody, settings: IdentifySettings, beg
     )
 
 
-def _require_finite(dataset: Dataset) -> None:
-    for name in ("q", "qd", "qdd", "tau"):
+def _require_finite(dataset: Dataset, windows: bool) -> None:
+    for name in ("q", "qd", "tau") if windows else ("q", "qd", "qdd", "tau"):
         bad = ~np.isfinite(getattr(dataset, name)).all(axis=1)
         if bad.any():
             problem = "has values that are not finite; leave those rows out"
             raise DataError(dataset.source, problem, column=name, row=int(np.argmax(bad)))
-
-
-def _compress(body: RigidBody, dataset: Dataset, extras: _Extras) -> Float[np.ndarray, "dof size size"]:
-    """For each joint the triangular factor of its rows of (Y, friction and rotor columns, τ)."""
-    dof, shares = dataset.dof, extras.shares
-    size = 10 * dof + shares.shape[1] + 1
-    factors = np.zeros((dof, size, size))
-    for part, memory in _parts(dataset, extras.head):
-        regressor = body.regressor_rows(part.q, part.qd, part.qdd)
-        beside = extras.rows(part, memory)
-        for joint in range(dof):
-            stacked = np.empty((size + len(part), size))
-            stacked[:size] = factors[joint]
-            stacked[size:, : 10 * dof] = regressor[:, joint]
-            stacked[size:, 10 * dof : -1] = beside * shares[joint]
-            stacked[size:, -1] = part.tau[:, joint]
-            factors[joint] = triangle(stacked)
-    return factors
-
-
-_follow = eqx.filter_jit(Actuator.follow)
-
-
-def _parts(dataset: Dataset, head: Actuator) -> Iterator[tuple[Dataset, np.ndarray | None]]:
-    """The samples in chunks, one trajectory after the other, with what stop operators remember at each of them."""
-    if dataset.counted is not None:
-        samples, memory = dataset.samples, remembered(head, dataset)
-        for first in range(0, len(samples), CHUNK):
-            chosen = slice(first, first + CHUNK)
-            yield samples.rows(chosen), None if memory is None else memory[chosen]
-        return
-    order = np.argsort(dataset.trajectory, kind="stable")
-    starts = np.diff(dataset.trajectory[order], prepend=dataset.trajectory[order[0]]) != 0
-    state = head.init(dataset.q[order[0]])
-    for first in range(0, len(dataset), CHUNK):
-        chosen = slice(first, first + CHUNK)
-        part = dataset.rows(order[chosen])
-        if not head.settings.stops:
-            yield part, None
-            continue
-        with jax.enable_x64(True):
-            state, memory = _follow(head, state, part.q, starts[chosen])
-        yield part, np.asarray(memory)
 
 
 def _pull(links: Float[np.ndarray, "links 10"], count: int, share: float | None) -> Float[np.ndarray, "rows count"]:
@@ -301,7 +210,7 @@ def _pull(links: Float[np.ndarray, "links 10"], count: int, share: float | None)
     return np.eye(links.size, count) / (share * sizes.ravel()[:, None])
 
 
-def _model(body: RigidBody, values: np.ndarray, extras: _Extras) -> RigidBody:
+def _model(body: RigidBody, values: np.ndarray, extras: Extras) -> RigidBody:
     dof = body.joints.dof
     links, beside = values[: 10 * dof].reshape(dof, 10), values[10 * dof :]
     return body.with_parameters(

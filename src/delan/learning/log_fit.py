@@ -29,8 +29,9 @@ from .selection import START
 from .starts import SAMPLES
 from .training import Progress
 from .uncertainty import TrustSettings, trust
+from .weak import SECONDS
 
-Accelerations = Literal["auto", "filtered"]
+Accelerations = Literal["auto", "filtered", "none"]
 SHARES = {"preparation": 0.35, "chain": 0.3, "weak": 0.1, "networks": 0.25}
 """How the seconds are parted."""
 CHAIN_ITERATIONS = 60
@@ -44,7 +45,8 @@ class LogFitSettings:
     Attributes:
         models: that take part; `identified` needs a URDF, and `constant` always does.
         friction: of the Lagrangian models, as in `fit`.
-        accelerations: `filtered` from filtered motion, or, `auto`, without any where unseen motion prefers that.
+        accelerations: `filtered` from filtered motion; `auto`: or without any where unseen motion prefers that; `none`:
+            without any from the start, and nothing is filtered (`weak.py`).
         cutoff: of the filter [Hz]; None: chosen.
         seconds: all of it may take, about; None: as long as it needs, and the same every time.
         fit: how each model is trained; its seconds are set from those above.
@@ -68,6 +70,11 @@ class LogFitSettings:
             raise SettingsError(f"seconds must be positive and finite, got {self.seconds}")
         if "identified" in self.models and self.urdf is None:
             raise SettingsError("identification needs the robot's URDF; give urdf=, or leave `identified` out")
+        if self.accelerations == "none" and (self.cutoff is not None or "feedforward" in self.models):
+            raise SettingsError(
+                "without accelerations there is no cut-off to give, and no feed-forward network, which needs them; "
+                "leave them out, or accelerations='none'"
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +84,8 @@ class LogFit:
     Attributes:
         entries: the models that took part, the best on the validation trajectories first.
         preparation: how cut-off and delay were chosen; `dataset.preparation` says what was done.
-        dataset: the samples; training, validation: the parts they were split into.
+        dataset: the samples; training, validation: the parts they were split into. Where the models were learned
+            without accelerations, these are filtered ones of the same motion, for pictures and for the band.
         weak: for the chain, its validation error with and without accelerations (None: not tried).
         trusted: the best model with an ensemble, a calibrated band and the domain of its data; None of a constant.
         curve, motion: what more data would bring and what to record next; None unless the best model is a chain.
@@ -124,7 +132,11 @@ def fit_log(
     dataset = prepare(recording, choice.settings)
     rows = split_rows(dataset, settings.fit.validation, key=jax.random.split(key, 3)[0])
     training, validation = (_part(dataset, mask) for mask in rows)
-    entries, weak = _compete(recording, dataset, choice, settings, key, progress, stop)
+    learned_from = dataset
+    if settings.accelerations == "none":
+        learned_from = prepare(recording, unfiltered(choice.settings))
+        settings = replace(settings, fit=replace(settings.fit, accelerations="none"))
+    entries, weak = _compete(recording, learned_from, choice, settings, key, progress, stop)
     order = sorted(entries, key=lambda entry: entry.validation.torque.nmse_mean)
     trusted, curve, motion = (None,) * 3 if stop.is_set() else _beyond(order[0], training, validation, key)
     interrupted = stop.is_set() or any(entry.fit is not None and entry.fit.interrupted for entry in entries)
@@ -142,6 +154,11 @@ def fit_log(
         seconds=time.perf_counter() - began,
         interrupted=interrupted,
     )
+
+
+def unfiltered(prepared: PreparationSettings) -> PreparationSettings:
+    """The same cuts and delay, every row, and no filter: what windows are laid over."""
+    return replace(prepared, smooth=False, every=1)
 
 
 def _compete(
@@ -224,6 +241,10 @@ def _choice(
     progress: Callable[[str], Callable[[Progress], None] | None],
     stop: threading.Event,
 ) -> PreparationChoice:
+    if settings.accelerations == "none":
+        # Nothing learns from what this filters; it sets what of a motion's ends is left out, and is drawn.
+        rate = 1 / float(np.median(np.diff(recording.t)))
+        return PreparationChoice(PreparationSettings(cutoff=min(1 / SECONDS, rate / 5)), (), 0.0, None)
     if settings.cutoff is not None:
         return PreparationChoice(PreparationSettings(cutoff=settings.cutoff), (), 0.0, None)
     return choose_preparation(
@@ -263,7 +284,8 @@ def _chain(
         result, weak = without_accelerations(
             recording, dataset, result, choice.settings, limits, settings.share("weak"), key, stop
         )
-    chosen = {"friction": _terms(result.model), "form": "weak" if weak and weak[1] < weak[0] else "strong"}
+    by_windows = settings.accelerations == "none" or (weak is not None and weak[1] < weak[0])
+    chosen = {"friction": _terms(result.model), "form": "weak" if by_windows else "strong"}
     return Entry("chain", result.model, result.validation, time.perf_counter() - began, chosen, result), weak
 
 

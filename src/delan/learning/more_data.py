@@ -12,7 +12,7 @@ from ..models.actuator import ActuatedModel
 from ..models.chain import LagrangianChain
 from .evaluate import evaluate
 from .refining import refined
-from .selection import rigid_slope
+from .slope import rigid_slope
 
 SHARES = (0.25, 0.5, 1.0)
 """Parts of the training data that a model is refitted to."""

@@ -22,12 +22,14 @@ from ..models.network import LagrangianNetworkSettings
 from .descent import DescentSettings
 from .evaluate import remembered
 from .levenberg_marquardt import MarquardtSettings
-from .objective import Objective, Samples, Scale
+from .objective import Data, Objective, Samples, Scale
 from .stages import DescentStage, MarquardtStage, Stage
 from .starts import StartsStage
+from .weak import Windows
 
 ModelChoice = Literal["delan", "chain", "feedforward"] | Architecture
 Optimizer = Literal["auto", "adam", "lm"]
+Accelerations = Literal["given", "none"]
 
 GRADIENT_STEPS = 20_000
 """How long Adam runs when neither epochs nor seconds are given."""
@@ -43,8 +45,9 @@ SMALL_DOF, SMALL_WIDTH, SMALL_WEIGHTS = 3, 16, 600
 """Up to so many joints a network of so many units suffices; up to so many weights the dense method is the faster."""
 SMALL_WORK = 3e10
 """The work of a Levenberg–Marquardt iteration, samples × joints × weights², that is still worth waiting for."""
-MOST_PREPARED = 2000
-"""Samples of a filtered log that a chain is polished on, at most: its errors are no noise that more of them average."""
+MOST_PREPARED, MOST_WINDOWS = 2000, 400
+"""Samples of a filtered log that a chain is polished on, at most: its errors are no noise that more of them average;
+and windows, which hold more of the motion each."""
 ROUNDS = 8
 """Rounds of starts that a chain gets at most; two starts a round."""
 SEARCH_SHARE = 0.6
@@ -66,6 +69,8 @@ class FitSettings:
         validation: share of the trajectories held out to choose the best weights.
         patience: share of the budget that may pass without progress on validation before the fit stops early.
         retreats: how often a fit that diverged may go back to its best weights with a smaller step.
+        accelerations: those of the dataset, or `none` at all: motion and torques are integrated against smooth windows
+            (`weak.py`), so that nothing is differentiated twice and nothing need be filtered.
     """
 
     optimizer: Optimizer = "auto"
@@ -74,6 +79,7 @@ class FitSettings:
     validation: float = 0.15
     patience: float = 0.3
     retreats: int = 8
+    accelerations: Accelerations = "given"
     objective: Objective = field(default_factory=Objective)
     descent: DescentSettings = field(default_factory=DescentSettings)
     marquardt: MarquardtSettings = field(default_factory=MarquardtSettings)
@@ -81,6 +87,8 @@ class FitSettings:
     def __post_init__(self) -> None:
         if self.optimizer not in ("auto", "adam", "lm"):
             raise SettingsError(f"unknown optimizer {self.optimizer!r}; known: auto, adam, lm")
+        if self.accelerations not in ("given", "none"):
+            raise SettingsError(f"unknown accelerations {self.accelerations!r}; known: given, none")
         if self.epochs is not None and self.epochs < 1:
             raise SettingsError(f"epochs must be at least 1, got {self.epochs}")
         if self.seconds is not None and not 0 < self.seconds < float("inf"):
@@ -108,6 +116,10 @@ def plan(model: ModelChoice, dataset: Dataset, settings: FitSettings, actuator: 
     chosen = _plan(model, dataset.samples, settings)
     if actuator is not None and isinstance(chosen.network, FeedForwardSettings):
         raise SettingsError("a feed-forward network learns friction with all the rest; leave friction out")
+    if settings.accelerations == "none" and isinstance(chosen.network, FeedForwardSettings):
+        raise SettingsError(
+            "a feed-forward network has no Lagrangian to do without accelerations; give it filtered ones"
+        )
     return replace(chosen, actuator=actuator)
 
 
@@ -192,9 +204,9 @@ def stages(
     """The steps of the fit."""
     if isinstance(chosen.network, LagrangianChainSettings) and chosen.optimizer == "lm":
         return _chain_stages(chosen, training, validation, settings, key, stop)
-    count = len(training.samples)
     scale = Scale.of(training, settings.objective)
-    data = (samples(training, chosen.actuator), samples(validation, chosen.actuator), scale, settings.objective)
+    training_data, validation_data = (learned_from(one, chosen.actuator, settings) for one in (training, validation))
+    data, count = (training_data, validation_data, scale, settings.objective), len(training_data)
     by_clock = settings.seconds is not None and settings.epochs is None
     if chosen.optimizer == "lm":
         epochs = None if by_clock else settings.epochs or ITERATIONS
@@ -209,6 +221,11 @@ def stages(
     return [DescentStage(*data, settings.descent, chunk=chunk, epochs=epochs, patience=patience)]
 
 
+def learned_from(dataset: Dataset, actuator: ActuatorSettings | None, settings: FitSettings) -> Data:
+    """What a fit sees of a dataset: its samples, or windows on its motion."""
+    return samples(dataset, actuator) if settings.accelerations == "given" else Windows.of(dataset, actuator)
+
+
 def samples(dataset: Dataset, actuator: ActuatorSettings | None) -> Samples:
     """The samples of a dataset with what an actuator of this kind remembers along its trajectories."""
     return Samples.of(dataset, None if actuator is None else remembered(Actuator(dataset.joints, actuator), dataset))
@@ -218,16 +235,18 @@ def polish(
     chosen: Plan, training: Dataset, validation: Dataset, settings: FitSettings, *, key: PRNGKeyArray
 ) -> MarquardtStage:
     """Levenberg–Marquardt on all samples, or on as many as are worth waiting for."""
-    data = samples(training, chosen.actuator)
+    data = learned_from(training, chosen.actuator, settings)
     most = max(1, int(SMALL_WORK / (training.dof * _count_weights(chosen.network, training, chosen.actuator) ** 2)))
-    if training.counted is not None:
+    if isinstance(data, Windows):
+        most = min(most, MOST_WINDOWS)
+    elif training.counted is not None:
         most = min(most, MOST_PREPARED)
     if len(data) > most:
         data = data.rows(np.sort(np.asarray(jax.random.permutation(key, len(data)))[:most]))
     by_clock = settings.seconds is not None and settings.epochs is None
     return MarquardtStage(
         training=data,
-        validation=samples(validation, chosen.actuator),
+        validation=learned_from(validation, chosen.actuator, settings),
         scale=Scale.of(training, settings.objective),
         objective=settings.objective,
         settings=settings.marquardt,

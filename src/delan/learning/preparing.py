@@ -25,7 +25,8 @@ from .evaluate import memory_of, predict
 from .fit import FitResult, fit
 from .planning import FitSettings
 from .refining import refined
-from .selection import START, rigid_slope
+from .selection import START
+from .slope import rigid_slope
 from .training import Progress
 
 LOWEST, STEP, TRIALS = 1.0, 1.5, 12

@@ -17,14 +17,14 @@ from . import levenberg_marquardt
 from .evaluate import Scores, evaluate
 from .fit import FitResult, in_precision
 from .objective import Objective, Scale
-from .planning import FitSettings, samples
+from .planning import MOST_WINDOWS, FitSettings, samples
 from .stages import MarquardtStage
 from .starts import SAMPLES
 from .training import Limits, train
 from .weak import Windows
 
-WEAK_ITERATIONS, MOST_WINDOWS = 12, 400
-"""of Levenberg–Marquardt on windows, and windows it sees, at most."""
+WEAK_ITERATIONS = 12
+"""of Levenberg–Marquardt on windows."""
 ITERATIONS = 6
 DAMPING = 1e-3
 """of the first step, relative to the curvature: the way is short."""

@@ -19,11 +19,12 @@ from ..models.gauge import settled
 from . import levenberg_marquardt
 from .objective import Data, Objective, Scale, data_loss
 from .stages import Advance
+from .weak import Windows
 
 TOGETHER = 2
 """Starts in a round, at once where there are cores; a fixed number, so that a seed means the same on every machine."""
-SAMPLES = 500
-"""Samples a start sees at most: enough to tell valleys apart."""
+SAMPLES, WINDOWS = 500, 150
+"""Samples, or windows, that a start sees at most: enough to tell valleys apart."""
 ITERATIONS = 150
 """Iterations of a start at most."""
 GAIN, GAIN_ITERATIONS = 0.95, 15
@@ -148,7 +149,8 @@ def _settled(model: Any) -> Any:
 
 def _part(samples: Data, key: PRNGKeyArray) -> Data:
     """A random part of the samples."""
-    rows = np.sort(np.asarray(jax.random.permutation(key, len(samples)))[:SAMPLES])
+    most = WINDOWS if isinstance(samples, Windows) else SAMPLES
+    rows = np.sort(np.asarray(jax.random.permutation(key, len(samples)))[:most])
     return samples.rows(rows)
 
 

@@ -74,7 +74,7 @@ class Windows(eqx.Module):
             None if memory is None else averaged(memory),
         )
 
-    def rows(self, chosen: np.ndarray) -> "Windows":
+    def rows(self, chosen: np.ndarray | slice) -> "Windows":
         return jax.tree.map(lambda column: column[chosen], self)
 
     def __len__(self) -> int:

@@ -197,7 +197,9 @@ def _preparation(report: LogReport) -> Iterator[tuple[str, str]]:
     """What was done to the log, in words."""
     fit, done = report.fit, report.fit.dataset.preparation
     choice = fit.preparation
-    if choice.settings.cutoff is None:
+    if fit.settings.accelerations == "none":
+        yield "low-pass", f"none; for the band and the pictures of this page alone, {choice.settings.cutoff:.3g} Hz"
+    elif choice.settings.cutoff is None:
         yield "low-pass", "none: the log has accelerations, and is taken as it is"
     else:
         how = "as asked for" if fit.settings.cutoff is not None else "chosen on the validation motion"
@@ -213,7 +215,9 @@ def _preparation(report: LogReport) -> Iterator[tuple[str, str]]:
         yield "rows", f"{done.samples} of {done.rows} are samples" + (f"; left out: {dropped}" if dropped else "")
         cuts = ", ".join(f"{count} at {why}" for why, count in done.cuts.items())
         yield "cuts", cuts or "none: no gaps and no pauses"
-    if fit.weak is None:
+    if fit.settings.accelerations == "none":
+        yield "without accelerations", "all models were learned and compared by torques averaged over short windows"
+    elif fit.weak is None:
         yield "without accelerations", "not tried"
     else:
         strong, weak = fit.weak

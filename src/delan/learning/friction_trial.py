@@ -1,0 +1,270 @@
+"""How well a friction head would do on motion that it has not seen, told without a fit of its own.
+
+Near the fitted model the torque is linear, J δθ + Φ w, in small changes of the rigid part and in the weights of
+friction. The data are cut into parts; each is left out in turn, δθ is eliminated and w found, bounds included, on the
+others, and the error on the part is what counts. All of it is told from products of columns over each part, which are
+computed once: a candidate costs as much as a few small least-squares problems.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import pairwise, permutations
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Float
+
+from ..joints import Dataset
+from ..models.actuator import ActuatedModel, Actuator, ActuatorSettings, MotorPair
+from ..models.dynamics import trainable
+from .bounded import solve_bounded
+from .evaluate import remembered
+from .objective import Data, Samples, torque
+from .slope import rigid_slope
+from .weak import Windows
+
+ROWS, WINDOWS = 3000, 600
+"""Samples, or windows, that a choice is made on, at most."""
+PARTS = 10
+"""that they are cut into, each left out in turn."""
+RATIOS = (1.0, 0.6, 0.3, -0.3, -0.6, -1.0)
+"""Ratios at which joints are tried as pairs on one motor."""
+MOST_WEIGHTS = 600
+"""Up to so many weights the rigid part may give way while terms are tried; a larger one is held."""
+PAIRS_AT_ONCE = 30
+"""Pairs whose memory is computed together."""
+GIVE = 1e-6
+"""How much its changes are damped, relative to their curvature."""
+
+Key = tuple[tuple[str, ...], MotorPair | None] | None
+"""Of a block of columns: the terms, of the joints' own motors or of a pair; None: what the rigid part leaves over."""
+LEFT_OVER: Key = None
+
+
+def motor_pairs(dof: int) -> Iterator[tuple[str, MotorPair]]:
+    """Every pair of joints at every ratio."""
+    for first, second in permutations(range(dof), 2):
+        for ratio in RATIOS:
+            mirrored = abs(ratio) == 1 and first > second  # the same motor, counted the other way round
+            if not mirrored:
+                name = f"joint {first} {'+' if ratio > 0 else '−'} {abs(ratio):g} joint {second}"
+                yield name, MotorPair(first, second, ratio)
+
+
+@dataclass(frozen=True, eq=False)
+class _View:
+    """What is seen of a dataset, samples or windows: the torque that the rigid part leaves over there and how that
+    answers to the rigid weights, in units of each joint's torque.
+
+    Attributes:
+        rows: of the samples, or of the windows, of the dataset.
+        window: how much each moment of a window counts; of samples, one moment that counts whole.
+        qd, rigid: speeds at each moment, and the rigid part's torque (the mean one of a window).
+    """
+
+    dataset: Dataset
+    rows: np.ndarray
+    window: Float[np.ndarray, "rows points"] | None
+    qd: Float[np.ndarray, "moments dof"]
+    rigid: Float[np.ndarray, "rows dof"]
+    error: np.ndarray
+    slope: np.ndarray
+
+    @classmethod
+    def of(cls, model: ActuatedModel, dataset: Dataset, data: Data, count: int, std: np.ndarray) -> "_View":
+        rows = np.unique(np.linspace(0, len(data) - 1, count).astype(int))
+        part = data.rows(rows)
+        rigid = np.asarray(_torques(model.rigid, part))
+        error = ((np.asarray(part.tau) - rigid) / std).ravel()
+        weights, _ = ravel_pytree(trainable(model.rigid)[0])
+        gives = weights.size <= MOST_WEIGHTS
+        slope = rigid_slope(model.rigid, part, std) if gives else np.zeros((error.size, 0))
+        window = np.asarray(part.window) if isinstance(part, Windows) else None
+        return cls(dataset, rows, window, np.asarray(part.qd).reshape(-1, len(std)), rigid, error, slope)
+
+    def remembered(self, head: Actuator) -> Float[np.ndarray, "moments radii motors"]:
+        """What the stop operators of a head remember at each moment."""
+        if self.window is None:
+            memory = remembered(head, self.dataset)
+        else:
+            memory = Windows.of(self.dataset, head.settings).memory
+        assert memory is not None
+        chosen = np.asarray(memory)[self.rows]
+        return chosen if self.window is None else chosen.reshape(-1, *chosen.shape[2:])
+
+    def mean(self, values: Float[np.ndarray, "moments ..."]) -> Float[np.ndarray, "rows ..."]:
+        """The mean over each window."""
+        if self.window is None:
+            return values
+        return np.einsum("rm,rm...->r...", self.window, values.reshape(*self.window.shape, *values.shape[1:]))
+
+
+class _Block(NamedTuple):
+    """Columns of friction, their products with the slopes over each part, how the rigid part gives way to them when a
+    part is left out, and which weights are bounded."""
+
+    columns: np.ndarray
+    slopes: np.ndarray
+    change: np.ndarray
+    bounded: np.ndarray
+
+
+class _Products(NamedTuple):
+    """Of what is left of the columns of two blocks: over all parts but one, and over that one, for each."""
+
+    seen: np.ndarray
+    unseen: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class FrictionTrial:
+    """The place where heads are tried; columns of friction and their products are computed once and kept."""
+
+    actuator: Actuator
+    views: tuple[_View, ...]
+    std: np.ndarray
+    parts: tuple[slice, ...]
+    slope: np.ndarray
+    slopes: np.ndarray
+    blocks: dict[Key, _Block] = field(default_factory=dict)
+    products: dict[tuple[Key, Key], _Products] = field(default_factory=dict)
+    memories: dict[tuple[int, MotorPair], np.ndarray] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, model: ActuatedModel, *datasets: Dataset, windows: bool = False) -> "FrictionTrial":
+        """Of the samples of all datasets together, or of windows; torques are told in units of the first one's."""
+        deviation = datasets[0].samples.tau.std(axis=0)
+        std = np.where(deviation > 0, deviation, 1.0)
+        data = [Windows.of(dataset) if windows else Samples.of(dataset) for dataset in datasets]
+        sizes = np.array([len(one) for one in data])
+        counts = np.ceil(sizes * min(1.0, (WINDOWS if windows else ROWS) / sizes.sum())).astype(int).tolist()
+        views = tuple(_View.of(model, *one, std) for one in zip(datasets, data, counts, strict=True))
+        bounds = np.linspace(0, sum(len(view.rows) for view in views), PARTS + 1).astype(int) * len(std)
+        parts = tuple(slice(*pair) for pair in pairwise(bounds))
+        slope = np.concatenate([view.slope for view in views])
+        trial = cls(model.actuator, views, std, parts, slope, _by_part(slope, slope, parts))
+        left_over = np.concatenate([view.error for view in views])[:, None]
+        trial.blocks[LEFT_OVER] = trial._given_way(left_over, np.zeros(1, dtype=bool))
+        return trial
+
+    def errors(self, settings: ActuatorSettings) -> Float[np.ndarray, " parts"]:
+        """The error (nMSE, in units of the training torque) on each part that a head of this kind would leave, its
+        weights found on the others."""
+        keys: list[Key] = [(settings.terms, pair) for pair in (None, *settings.pairs)]
+        products = [[self._product(a, b) for b in keys] for a in keys]
+        against = [self._product(key, LEFT_OVER) for key in keys]
+        bounded = np.concatenate([self._block(key).bounded for key in keys])
+        curvature = np.concatenate([np.concatenate([p.seen for p in row], axis=2) for row in products], axis=1)
+        weights = np.asarray(_solve(curvature, -np.concatenate([p.seen for p in against], axis=1)[..., 0], bounded))
+        square = np.concatenate([np.concatenate([p.unseen for p in row], axis=2) for row in products], axis=1)
+        mixed = np.concatenate([p.unseen for p in against], axis=1)[..., 0]
+        alone = self._product(LEFT_OVER, LEFT_OVER).unseen[:, 0, 0]
+        left = alone - 2 * (weights * mixed).sum(axis=1) + np.einsum("pi,pij,pj->p", weights, square, weights)
+        return np.maximum(left, 0.0) / np.array([part.stop - part.start for part in self.parts])
+
+    def _given_way(self, columns: np.ndarray, bounded: np.ndarray) -> _Block:
+        slopes = _by_part(self.slope, columns, self.parts)
+        curvature = _others(self.slopes)
+        size = np.diagonal(curvature, axis1=1, axis2=2)
+        damping = GIVE * np.maximum(size, 1e-12 * size.max(axis=1, keepdims=True, initial=0.0))
+        change = np.linalg.solve(curvature + damping[:, :, None] * np.eye(size.shape[1]), _others(slopes))
+        return _Block(columns, slopes, change, bounded)
+
+    def _product(self, a: Key, b: Key) -> _Products:
+        """The products of what is left of the columns of two blocks."""
+        if (b, a) in self.products and a != b:
+            return _Products(*(np.swapaxes(part, 1, 2) for part in self.products[b, a]))
+        if (a, b) not in self.products:
+            one, other = self._block(a), self._block(b)
+            raw = _by_part(one.columns, other.columns, self.parts)
+            self.products[a, b] = _Products(
+                _left(_others(raw), _others(self.slopes), one, other, _others(one.slopes), _others(other.slopes)),
+                _left(raw, self.slopes, one, other, one.slopes, other.slopes),
+            )
+        return self.products[a, b]
+
+    def _block(self, key: Key) -> _Block:
+        """The columns of the joints' own motors, or of one pair."""
+        if key not in self.blocks:
+            assert key is not None  # what is left over is there from the start
+            terms, pair = key
+            settings = replace(self.actuator.settings, terms=terms, pairs=() if pair is None else (pair,))
+            head = _reshaped(self.actuator, settings)
+            n = head.joints.dof
+            motors = slice(0, n) if pair is None else slice(n, n + 1)
+            columns = [_columns(head, view, self.std, motors, self._memory(head, view, pair)) for view in self.views]
+            bounded = np.array(head.weights.bounded, dtype=bool).reshape(len(head.columns), -1)[:, motors]
+            self.blocks[key] = self._given_way(np.concatenate(columns), bounded.ravel())
+        return self.blocks[key]
+
+    def _memory(self, head: Actuator, view: _View, pair: MotorPair | None) -> np.ndarray | None:
+        """What stop operators remember at the rows of a view; of a pair's head, at the motor of the pair alone."""
+        if not head.settings.stops:
+            return None
+        if pair is None:
+            return view.remembered(head)
+        if (id(view), pair) not in self.memories:
+            self._remember(view, head)
+        own = self.memories[id(view), pair]
+        return np.concatenate([np.zeros((*own.shape, head.joints.dof)), own[..., None]], axis=-1)
+
+    def _remember(self, view: _View, head: Actuator) -> None:
+        """The memory of every pair there could be, some at a time: one scan costs as much for many as for one."""
+        dof = head.joints.dof
+        every = [pair for _, pair in motor_pairs(dof)]
+        for first in range(0, len(every), PAIRS_AT_ONCE):
+            some = tuple(every[first : first + PAIRS_AT_ONCE])
+            wide = Actuator(head.joints, replace(head.settings, pairs=some))
+            memory = view.remembered(wide)
+            for place, pair in enumerate(some):
+                self.memories[id(view), pair] = memory[..., dof + place]
+
+
+_torques = eqx.filter_jit(jax.vmap(torque, in_axes=(None, 0)))
+_solve = jax.jit(jax.vmap(solve_bounded, in_axes=(0, 0, None)))
+
+
+def _by_part(a: np.ndarray, b: np.ndarray, parts: tuple[slice, ...]) -> Float[np.ndarray, "parts a b"]:
+    """The products of columns over each part."""
+    return np.stack([a[part].T @ b[part] for part in parts])
+
+
+def _others(parts: Float[np.ndarray, "parts ..."]) -> Float[np.ndarray, "parts ..."]:
+    """For each part, the sum over all others."""
+    return parts.sum(axis=0) - parts
+
+
+def _left(
+    raw: np.ndarray, curvature: np.ndarray, one: _Block, other: _Block, slopes: np.ndarray, other_slopes: np.ndarray
+) -> Float[np.ndarray, "parts a b"]:
+    """The products of what is left of columns when the rigid part has given way to them."""
+    change = np.swapaxes(one.change, 1, 2)
+    return raw - np.swapaxes(slopes, 1, 2) @ other.change - change @ other_slopes + change @ curvature @ other.change
+
+
+def _reshaped(actuator: Actuator, settings: ActuatorSettings) -> Actuator:
+    """A head of numpy arrays with these terms and the widths that the joints have learned so far."""
+    blank = Actuator(actuator.joints, settings)
+    made = Actuator.of(actuator.joints, settings, np.zeros(blank.weights.value.shape))
+    n = actuator.joints.dof
+    widths, speeds = np.array(made.log_width), np.array(made.log_stribeck_speed)
+    widths[:n], speeds[:n] = actuator.log_width[:n], actuator.log_stribeck_speed[:n]
+    return eqx.tree_at(lambda one: (one.log_width, one.log_stribeck_speed), made, (widths, speeds))
+
+
+def _columns(
+    head: Actuator, view: _View, std: np.ndarray, motors: slice, memory: np.ndarray | None
+) -> Float[np.ndarray, "rows weights"]:
+    """The torque that a unit of each weight of these motors makes."""
+    curves = np.asarray(head.features(view.qd, memory))  # moments, columns, motors
+    made = view.mean(curves)[..., None] * head.transmission[None, None]  # rows, columns, motors, dof
+    if "load" in head.settings.terms:
+        assert view.window is None  # a window's mean torque is no load of a moment
+        step = np.tanh(view.qd / np.exp(head.log_width[: head.joints.dof]))
+        own = np.abs(view.rigid) * step
+        made[:, head.columns.index("load"), : head.joints.dof] += own[:, :, None] * np.eye(head.joints.dof)
+    made = np.moveaxis(made[:, :, motors], 3, 1) / std[:, None, None]
+    return made.reshape(made.shape[0] * made.shape[1], -1)
