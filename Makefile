@@ -12,7 +12,7 @@ demo: $(VENV)/.user
 	$(BIN)/delan demo
 
 test: lint
-	$(BIN)/pytest -n $(WORKERS) -m "not slow" tests
+	$(BIN)/pytest -n $(WORKERS) -m "not slow" --durations=15 tests
 
 test-slow: $(VENV)/.dev
 	$(BIN)/pytest -n $(WORKERS) tests

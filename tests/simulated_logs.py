@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from delan.data.preparation import PreparationSettings, counting, prepare, split_rows
+from delan.data.preparation import PreparationSettings, prepare
+from delan.data.splitting import counting, split_rows
 from delan.experiments.motion_logs import cosine_motion
 from delan.joints import Recording
 from delan.learning.contest import ConstantTorque, Entry, as_learned

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from delan.data.logs import read_log
-from delan.data.preparation import hold_out, prepare
+from delan.data.preparation import prepare
+from delan.data.splitting import hold_out
 from delan.errors import DataError, DelanError
 from delan.joints import Dataset, Joints, Recording
 

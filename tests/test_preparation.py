@@ -6,9 +6,10 @@ import jax
 import numpy as np
 import pytest
 
-from delan.data.preparation import PreparationSettings, hold_out, prepare, split_rows
+from delan.data.preparation import PreparationSettings, prepare
+from delan.data.splitting import hold_out, split_rows
 from delan.errors import DataError, SettingsError
-from delan.joints import Joints, Recording
+from delan.joints import Dataset, Joints, Recording
 from delan.learning.evaluate import remembered
 from delan.models.actuator import Actuator, ActuatorSettings
 
@@ -148,3 +149,43 @@ def test_the_rows_of_a_split_are_those_of_hold_out():
     for part, mask in zip((training, validation), rows, strict=True):
         assert part.counted is not None
         assert np.array_equal(part.counted, dataset.counted & mask)
+
+
+def repeated(*motions: int, noise: float = 1e-3) -> Dataset:
+    """Trajectories that follow the motions of these numbers, each with a little noise of its own."""
+    t = np.arange(0, 10, 0.01)
+    rng = np.random.default_rng(0)
+    rows = [np.stack([np.sin((1 + motion) * t), np.cos((2 + motion) * t)], axis=1) for motion in motions]
+    q = np.concatenate([one + noise * rng.standard_normal(one.shape) for one in rows])
+    return Dataset(
+        t=np.tile(t, len(motions)),
+        q=q,
+        qd=q,
+        qdd=q,
+        tau=q,
+        trajectory=np.repeat(np.arange(len(motions)), len(t)),
+        counted=np.ones(len(q), dtype=bool),
+        joints=Joints.revolute(2),
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_repeats_of_a_motion_stay_on_one_side(seed):
+    motions = (0, 1, 0, 2, 1, 0, 3)
+    training, validation = hold_out(repeated(*motions), 0.3, key=jax.random.key(seed))
+    seen, unseen = ({motions[label] for label in part.samples.trajectories} for part in (training, validation))
+    assert seen
+    assert unseen
+    assert not seen & unseen
+
+
+def test_of_a_single_motion_the_same_stretches_of_every_repeat_are_held_out():
+    dataset = repeated(0, 0, 0, 0)
+    training, validation = split_rows(dataset, 0.15, key=jax.random.key(0))
+    per_run = validation.reshape(4, -1)
+    assert (per_run == per_run[0]).all()
+    assert 0.1 < validation.mean() < 0.2
+    assert not (training & validation).any()
+    # Nothing that is trained on comes within the guard of what is held out, in any of the repeats.
+    held = dataset.t[validation]
+    assert np.abs(dataset.t[training][:, None] - np.unique(held)[None]).min() >= 0.2

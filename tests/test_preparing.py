@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy.interpolate import make_interp_spline
 
-from delan.data.preparation import PreparationSettings, hold_out, prepare
+from delan.data.preparation import PreparationSettings, prepare
+from delan.data.splitting import hold_out
 from delan.errors import DataError, SettingsError
 from delan.joints import Dataset, Recording
 from delan.learning.contest import ConstantTorque, as_learned, constant, identified, near_urdf, networks

@@ -14,7 +14,7 @@ from delan.learning.fit import fit
 from delan.learning.identify import IdentifySettings, identify
 from delan.learning.planning import FitSettings
 from delan.learning.weak import SECONDS, Windows, evaluate_windows, mean_torque
-from delan.models.actuator import ActuatorSettings
+from delan.models.actuator import ActuatedModel, ActuatorSettings
 from delan.models.rigid_body import RigidBody
 from delan.robots.two_link import TWO_LINK
 from tests.members import DYNAMICS, actuated
@@ -138,6 +138,7 @@ def test_a_chain_learns_without_accelerations_and_chooses_its_friction_so():
     tau = motion.tau + 0.3 * np.sign(motion.qd) * ~slow + 0.1 * motion.qd
     settings = FitSettings(accelerations="none", epochs=40)
     result = fit(replace(motion, tau=tau), "chain", settings, friction="auto")
+    assert isinstance(result.model, ActuatedModel)
     assert result.validation.torque.nmse_mean < 2e-3
     true = RigidBody.from_urdf(TWO_LINK.urdf())
     q, qdd = np.random.default_rng(1).uniform(-1, 1, (2, 2))

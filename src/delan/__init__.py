@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from .data.logs import read_log as read_log
     from .data.logs import stream_log as stream_log
     from .data.preparation import PreparationSettings as PreparationSettings
-    from .data.preparation import hold_out as hold_out
     from .data.preparation import prepare as prepare
+    from .data.splitting import hold_out as hold_out
     from .errors import DataError as DataError
     from .errors import DelanError as DelanError
     from .errors import ModelError as ModelError
@@ -67,7 +67,8 @@ _HOMES = {
     "data.logs": ("read_log", "stream_log"),
     "data.doctor": ("examine",),
     "data.doctor.finding": ("Finding",),
-    "data.preparation": ("PreparationSettings", "hold_out", "prepare"),
+    "data.preparation": ("PreparationSettings", "prepare"),
+    "data.splitting": ("hold_out",),
     "errors": ("DataError", "DelanError", "ModelError", "ModelFileError", "RobotError", "SettingsError"),
     "joints": (
         "Dataset",

@@ -1,13 +1,12 @@
-"""From a raw recording to samples, and from samples to training and validation sets."""
+"""From a raw recording to samples with velocities and accelerations, cut into trajectories."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import jax
 import numpy as np
 import scipy
-from jaxtyping import Bool, Float, PRNGKeyArray
+from jaxtyping import Bool, Float
 
 from ..errors import DataError, SettingsError
 from ..joints import Dataset, Preparation, Recording
@@ -26,8 +25,6 @@ SAMPLES_A_PERIOD = 10
 """of the cut-off are kept; more would say the same again."""
 EDGE = 1.0
 """Periods of the cut-off at both ends of a motion whose filtered values are guesses."""
-BLOCKS, GUARD = 3, 0.2
-"""A single prepared trajectory gives so many runs to validation, each with so many seconds [s] on its sides unused."""
 
 
 @dataclass(frozen=True)
@@ -285,53 +282,3 @@ def _labels(original: np.ndarray, t: np.ndarray, moving: np.ndarray) -> tuple[np
 
 def _step(t: np.ndarray) -> float:
     return float(np.median(np.diff(t)))
-
-
-def hold_out(dataset: Dataset, share: float, *, key: PRNGKeyArray) -> tuple[Dataset, Dataset]:
-    """Training and validation samples, split by whole trajectories chosen at random.
-
-    At least one trajectory goes to each side. A dataset of one trajectory gives its last part, uncut, to validation;
-    if it is prepared (`counted`), three runs of it. The parts of a prepared dataset keep all rows, but count their own.
-    """
-    training, validation = split_rows(dataset, share, key=key)
-    if dataset.counted is None:
-        return dataset.rows(training), dataset.rows(validation)
-    return counting(dataset, training), counting(dataset, validation)
-
-
-def split_rows(
-    dataset: Dataset, share: float, *, key: PRNGKeyArray
-) -> tuple[Bool[np.ndarray, " time"], Bool[np.ndarray, " time"]]:
-    """The rows of training and of validation, as `hold_out` parts them."""
-    labels = np.array(dataset.samples.trajectories)
-    if len(labels) > 1:
-        count = min(max(1, round(share * len(labels))), len(labels) - 1)
-        order = np.asarray(jax.random.permutation(key, len(labels)))
-        held = np.isin(dataset.trajectory, labels[order[:count]])
-        return ~held, held
-    rows = len(dataset.samples)
-    cut = round((1 - share) * rows)
-    if not 0 < cut < rows:
-        raise DataError(dataset.source, f"{rows} samples are too few to hold out a share of {share}; record more")
-    if dataset.counted is None:
-        return np.arange(rows) < cut, np.arange(rows) >= cut
-    return _blocks(dataset, share)
-
-
-def counting(dataset: Dataset, rows: Bool[np.ndarray, " time"]) -> Dataset:
-    """The dataset with none but these rows counted, if they were before."""
-    return replace(dataset, counted=rows if dataset.counted is None else dataset.counted & rows)
-
-
-def _blocks(dataset: Dataset, share: float) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of a trajectory to train on, and some runs of it to validate by, the last at its end."""
-    counted = np.arange(len(dataset))[dataset.counted]
-    first, count = counted[0], counted[-1] + 1 - counted[0]
-    length = int(share * count / BLOCKS)
-    guard = round(GUARD / _step(dataset.t))
-    held, near = np.zeros(len(dataset), dtype=bool), np.zeros(len(dataset), dtype=bool)
-    for number in range(1, BLOCKS + 1):
-        end = first + count * number // BLOCKS
-        held[end - length : end] = True
-        near[max(0, end - length - guard) : end + guard] = True
-    return ~near, held

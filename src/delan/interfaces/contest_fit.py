@@ -12,7 +12,7 @@ import typer
 from .. import storage
 from ..errors import SettingsError
 from ..joints import Recording
-from ..learning.contest import Contender, as_learned
+from ..learning.contest import Contender, as_learned, in_jax
 from ..learning.fit import score
 from ..learning.log_fit import LogFit, LogFitSettings, fit_log, unfiltered
 from ..learning.uncertainty import coverage
@@ -83,7 +83,7 @@ def _with_test(request: FitRequest, report: LogReport) -> LogReport:
     scored = dataset
     if request.accelerations == "none":
         scored = tested(request, fit.dataset.joints, unfiltered(fit.preparation.settings))
-    scores = {entry.name: score(as_learned(entry), scored, fit.settings.fit) for entry in fit.entries}
+    scores = {entry.name: score(in_jax(entry.model), scored, fit.settings.fit) for entry in fit.entries}
     return replace(report, test=request.test.name, test_set=dataset, test_scores=scores)
 
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..data.preparation import hold_out
+from ..data.splitting import hold_out
 from ..joints import Dataset, Joints
 from ..models.actuator import ActuatedModel, ActuatorSettings
 from ..models.blueprint import LearnedModel
@@ -138,7 +138,7 @@ def identified(
         friction=terms, pairs=head.pairs, radii=head.radii, physical=True, windows=settings.accelerations == "none"
     )
     result = identify(training, urdf, how)
-    scores = score(_as_chain(result.model), validation, settings)
+    scores = score(in_jax(result.model), validation, settings)
     return Entry("identified", result.model, scores, result.seconds, {"friction": terms, "rank": result.rank})
 
 
@@ -167,9 +167,12 @@ def near_urdf(
 
 def as_learned(entry: Entry) -> LearnedModel:
     """The model of an entry in a form that can be saved: an identified arm becomes a chain, exactly."""
-    if not isinstance(entry.model, RigidBody):
-        return entry.model  # type: ignore[return-value]
-    return _as_chain(entry.model)
+    return in_jax(entry.model)  # type: ignore[return-value]
+
+
+def in_jax(model: InverseDynamics) -> InverseDynamics:
+    """The model in a form that can be differentiated: an identified arm as a chain, exactly."""
+    return _as_chain(model) if isinstance(model, RigidBody) else model
 
 
 def _as_chain(arm: RigidBody) -> LearnedModel:

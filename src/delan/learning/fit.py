@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ..data.preparation import hold_out
+from ..data.splitting import hold_out
 from ..errors import DataError, SettingsError
 from ..joints import Dataset
 from ..models.actuator import ActuatedModel, ActuatorSettings

@@ -8,6 +8,7 @@ computed once: a candidate costs as much as a few small least-squares problems.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise, permutations
 from typing import NamedTuple
 
@@ -167,11 +168,15 @@ class FrictionTrial:
 
     def _given_way(self, columns: np.ndarray, bounded: np.ndarray) -> _Block:
         slopes = _by_part(self.slope, columns, self.parts)
+        return _Block(columns, slopes, self.inverse @ _others(slopes), bounded)
+
+    @cached_property
+    def inverse(self) -> Float[np.ndarray, "parts weights weights"]:
+        """Of the damped curvature of the rigid part over all parts but one, for there are many columns."""
         curvature = _others(self.slopes)
         size = np.diagonal(curvature, axis1=1, axis2=2)
         damping = GIVE * np.maximum(size, 1e-12 * size.max(axis=1, keepdims=True, initial=0.0))
-        change = np.linalg.solve(curvature + damping[:, :, None] * np.eye(size.shape[1]), _others(slopes))
-        return _Block(columns, slopes, change, bounded)
+        return np.linalg.inv(curvature + damping[:, :, None] * np.eye(size.shape[1]))
 
     def _product(self, a: Key, b: Key) -> _Products:
         """The products of what is left of the columns of two blocks."""

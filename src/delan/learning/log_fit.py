@@ -12,7 +12,8 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ..data.preparation import PreparationSettings, counting, prepare, split_rows
+from ..data.preparation import PreparationSettings, prepare
+from ..data.splitting import counting, split_rows
 from ..errors import SettingsError
 from ..joints import Dataset, Recording
 from ..models.actuator import ActuatedModel, ActuatorSettings

@@ -17,7 +17,8 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from ..data.doctor.motion import cutoff_of
-from ..data.preparation import PreparationSettings, hold_out, prepare, stride
+from ..data.preparation import PreparationSettings, prepare, stride
+from ..data.splitting import hold_out
 from ..errors import DataError
 from ..joints import Dataset, Recording
 from ..models.actuator import ActuatedModel

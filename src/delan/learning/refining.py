@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ..data.preparation import PreparationSettings, counting, prepare, split_rows
+from ..data.preparation import PreparationSettings, prepare
+from ..data.splitting import counting, split_rows
 from ..joints import Dataset, Recording
 from ..models.actuator import ActuatedModel
 from . import levenberg_marquardt
