@@ -15,7 +15,7 @@ LAYERS = [
     {"models"},
     {"robots"},
     {"storage"},
-    {"learning", "control"},
+    {"learning", "control", "deploy"},
     {"realtime", "drawing"},
     {"experiments"},
     {"report"},

@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from .data.preparation import PreparationSettings as PreparationSettings
     from .data.preparation import prepare as prepare
     from .data.splitting import hold_out as hold_out
+    from .deploy.c_source import ExportSettings as ExportSettings
+    from .deploy.compiled import CompiledModel as CompiledModel
+    from .deploy.compiled import compile as compile
+    from .deploy.project import export as export
+    from .errors import CompilerError as CompilerError
     from .errors import DataError as DataError
     from .errors import DelanError as DelanError
     from .errors import ModelError as ModelError
@@ -69,7 +74,18 @@ _HOMES = {
     "data.doctor.finding": ("Finding",),
     "data.preparation": ("PreparationSettings", "prepare"),
     "data.splitting": ("hold_out",),
-    "errors": ("DataError", "DelanError", "ModelError", "ModelFileError", "RobotError", "SettingsError"),
+    "deploy.c_source": ("ExportSettings",),
+    "deploy.compiled": ("CompiledModel", "compile"),
+    "deploy.project": ("export",),
+    "errors": (
+        "CompilerError",
+        "DataError",
+        "DelanError",
+        "ModelError",
+        "ModelFileError",
+        "RobotError",
+        "SettingsError",
+    ),
     "joints": (
         "Dataset",
         "JointLimits",

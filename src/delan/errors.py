@@ -42,3 +42,7 @@ class ModelError(DelanError, ValueError):
 
 class RobotError(DelanError, ValueError):
     """A robot that cannot be built or driven as asked."""
+
+
+class CompilerError(DelanError):
+    """There is no C compiler, or it refused the code of a model."""

@@ -276,6 +276,30 @@ def describe(
 
 @app.command()
 @_command
+def export(
+    model: Annotated[Path, typer.Argument(help="Model file that `delan fit` wrote.", show_default=False)],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Folder for the code; default: named after the model.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="What all names in the code begin with; default: that of the model file.")
+    ] = None,
+    double: Annotated[bool, typer.Option("--double", help="Numbers in double precision instead of float.")] = False,
+    exact_math: Annotated[
+        bool, typer.Option("--exact-math", help="The C library's exp and tanh instead of faster ones (error 3e-7).")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print what was written as JSON on stdout, and nothing else there.")
+    ] = False,
+) -> None:
+    """Write a model as C99 code for a controller: no Python there, no allocation, no dependency but libm."""
+    from .export import run_export
+
+    run_export(model, out, name=name, double=double, exact_math=exact_math, as_json=as_json)
+
+
+@app.command()
+@_command
 def references(
     kind: Annotated[
         Literal["letters", "cosines", "excitation"], typer.Argument(help="Which motions.", show_default=False)

@@ -1,0 +1,262 @@
+"""Models as C code against the same models in JAX, in both precisions and under strict compilers."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import delan
+from delan.deploy.c_source import ExportSettings, c_source
+from delan.deploy.compiled import CompiledModel, find_compiler
+from delan.deploy.project import export
+from delan.errors import CompilerError, ModelError, SettingsError
+from delan.interfaces.cli import app
+from delan.joints import Joints
+from delan.models.actuator import ActuatedModel, Actuator, ActuatorSettings, MotorPair
+from delan.models.chain import LagrangianChain
+from delan.models.feed_forward import FeedForwardNetwork, FeedForwardSettings
+from delan.models.network import LagrangianNetwork, LagrangianNetworkSettings
+from delan.models.trust import Domain, trusted
+from tests.members import DYNAMICS
+
+pytestmark = pytest.mark.skipif(find_compiler() is None, reason="there is no C compiler here")
+
+MIXED = Joints(("a", "b", "c"), ("continuous", "prismatic", "revolute"))
+HEAD = ActuatorSettings(
+    ("armature", "viscous", "asymmetric", "stribeck", "offset", "load", "stops"), pairs=(MotorPair(2, 0, 0.6),)
+)
+
+
+def with_motors(rigid) -> ActuatedModel:
+    head = Actuator(rigid.joints, HEAD)
+    weights = jnp.asarray(np.random.default_rng(3).uniform(0.1, 0.8, head.weights.value.shape))
+    return ActuatedModel(rigid, eqx.tree_at(lambda one: one.weights.value, head, weights))
+
+
+def trained(joints: Joints) -> LagrangianChain:
+    return LagrangianChain(joints, key=jax.random.key(5))
+
+
+MODELS = {
+    **{name: make for name, make in DYNAMICS.items() if not name.startswith("rigid body")},
+    "chain with motors": lambda: with_motors(trained(MIXED)),
+    "network with motors": lambda: with_motors(LagrangianNetwork(MIXED, key=jax.random.key(2))),
+    "tanh network": lambda: LagrangianNetwork(
+        MIXED, LagrangianNetworkSettings(width=20, depth=3, activation="tanh"), key=jax.random.key(2)
+    ),
+    "softplus network": lambda: LagrangianNetwork(
+        MIXED, LagrangianNetworkSettings(width=8, depth=1, activation="softplus"), key=jax.random.key(2)
+    ),
+    "sine network": lambda: LagrangianNetwork(
+        MIXED, LagrangianNetworkSettings(width=8, activation="sin"), key=jax.random.key(2)
+    ),
+    "feed-forward network": lambda: FeedForwardNetwork(MIXED, FeedForwardSettings(width=24), key=jax.random.key(1)),
+}
+TOLERANCE = {"float": 1e-5, "double": 1e-12}
+
+
+def states(model, count: int = 50) -> np.ndarray:
+    return np.random.default_rng(0).uniform(-2, 2, (count, 3, model.joints.dof))
+
+
+def far(got, wanted) -> float:
+    """The largest error, relative to the largest number of the result over all states."""
+    return float(np.abs(np.asarray(got) - np.asarray(wanted)).max() / np.abs(np.asarray(wanted)).max())
+
+
+@eqx.filter_jit
+def said(model, q, qd, push) -> dict:
+    """All that a model says of states."""
+    told = {"inverse": jax.vmap(model.inverse_dynamics)(q, qd, push)}
+    if isinstance(model, delan.DynamicsModel):
+        told["forward"] = jax.vmap(model.forward_dynamics)(q, qd, push)
+        told["inertia"] = jax.vmap(model.mass_matrix)(q)
+        told["parts"] = jnp.stack(jax.vmap(model.components)(q, qd, push), axis=1)
+        rigid = model.rigid if isinstance(model, ActuatedModel) else model
+        if not (isinstance(rigid, LagrangianNetwork) and rigid.settings.gravity == "vector"):
+            told["energy"] = jnp.stack(jax.vmap(model.energy)(q, qd), axis=1)
+    return told
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "network, 30 joints"])
+def test_c_gives_the_numbers_of_jax(name):
+    model = MODELS[name]()
+    rows = states(model)
+    wanted = said(model, *(jnp.asarray(rows[:, i]) for i in range(3)))
+    for precision, tolerance in TOLERANCE.items():
+        compiled = delan.compile(model, precision=precision)
+        methods = {
+            "inverse": compiled.inverse_dynamics,
+            "forward": compiled.forward_dynamics,
+            "inertia": lambda q, qd, push, c=compiled: c.mass_matrix(q),
+            "parts": compiled.components,
+            "energy": lambda q, qd, push, c=compiled: c.energy(q, qd),
+        }
+        for what, truth in wanted.items():
+            got = np.stack([np.array(methods[what](*row)) for row in rows])
+            assert far(got, truth) < tolerance, (what, precision)
+
+
+def test_new_numbers_enter_without_a_compiler(monkeypatch):
+    one, other = (LagrangianChain(Joints.revolute(3), key=jax.random.key(seed)) for seed in range(2))
+    compiled = delan.compile(one)
+    monkeypatch.setattr("delan.deploy.compiled.find_compiler", lambda: None)
+    compiled.swap(other)
+    row = states(one, 1)[0]
+    wanted = other.inverse_dynamics(*(jnp.asarray(column) for column in row))
+    np.testing.assert_allclose(compiled.inverse_dynamics(*row), wanted, rtol=1e-10)
+    with pytest.raises(ModelError, match="another shape"):
+        compiled.swap(LagrangianChain(Joints.revolute(2), key=jax.random.key(0)))
+
+
+def test_what_a_model_cannot_do_its_code_does_not_promise():
+    compiled = delan.compile(MODELS["feed-forward network"]())
+    with pytest.raises(ModelError, match="no forward dynamics"):
+        compiled.forward_dynamics(*states(MODELS["feed-forward network"](), 1)[0])
+    with pytest.raises(ModelError, match="no in domain"):
+        compiled.in_domain(np.zeros(3), np.zeros(3))
+
+
+def test_the_domain_is_that_of_the_model():
+    chain = trained(MIXED)
+    rng = np.random.default_rng(1)
+    domain = Domain(
+        jnp.asarray(rng.uniform(-3, 3, (40, 6))), jnp.asarray(rng.uniform(0.5, 2, 6)), jnp.asarray(0.7), MIXED
+    )
+    members = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]) if eqx.is_array(leaf) else leaf, chain)
+    model = trusted(chain, members, floor=jnp.ones(3), band=jnp.ones(3), domain=domain, level=0.9)
+    compiled = delan.compile(model)
+    for q, qd, _ in 4 * states(model):  # far out, where a continuous joint has turned more than once
+        wanted = model.in_domain(jnp.asarray(q), jnp.asarray(qd))
+        np.testing.assert_allclose(compiled.in_domain(q, qd), wanted, rtol=1e-12)
+
+
+def test_nothing_but_a_learned_model_becomes_code():
+    with pytest.raises(ModelError, match="RigidBody cannot be written as C code"):
+        c_source(DYNAMICS["rigid body"]())
+    broken = eqx.tree_at(lambda one: one.gravity, trained(MIXED), jnp.full(3, jnp.nan))
+    with pytest.raises(ModelError, match="not finite"):
+        c_source(broken)
+
+
+@pytest.mark.parametrize("name", ["2arms", "arm-1", "", "arm;x"])
+def test_names_that_c_would_refuse(name):
+    with pytest.raises(SettingsError, match="cannot begin a name in C"):
+        ExportSettings(name)
+
+
+def test_comments_cannot_be_broken_out_of():
+    joints = Joints(("*/ int main", "b\nc"), ("revolute", "revolute"))
+    header = c_source(trained(joints), story={"log": "*/ #error /* x"}).header
+    assert header.count("*/") == header.count("/*")
+
+
+def test_without_a_compiler_it_says_so(monkeypatch):
+    monkeypatch.setattr("delan.deploy.compiled.find_compiler", lambda: None)
+    with pytest.raises(CompilerError, match="install gcc or clang"):
+        CompiledModel(trained(Joints.revolute(2)))
+
+
+def compilers() -> list[str]:
+    return [name for name in ("gcc", "clang") if shutil.which(name)]
+
+
+STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
+
+
+@pytest.mark.parametrize("compiler", compilers())
+@pytest.mark.parametrize(
+    "flags", [("-O2",), ("-O3",), ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")]
+)
+@pytest.mark.parametrize("name", ["network, 7 joints", "chain with motors", "feed-forward network"])
+@pytest.mark.parametrize("precision", ["float", "double"])
+def test_a_receiver_builds_and_tests_it_without_a_warning(tmp_path, compiler, flags, name, precision):
+    export(MODELS[name](), tmp_path, ExportSettings("my_arm", precision))
+    command = [compiler, *STRICT, *flags, "my_arm.c", "test.c", "-o", "test", "-lm"]
+    built = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    ran = subprocess.run(["./test"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "all as it should be\n"), ran.stdout + ran.stderr
+
+
+def test_the_receivers_test_can_fail(tmp_path):
+    export(MODELS["chain, 7 joints"](), tmp_path, ExportSettings("my_arm", "double"))
+    source = tmp_path / "my_arm.c"
+    source.write_text(source.read_text().replace("return a[0] * b[0] + a[1]", "return a[0] * b[0] + 1.001 * a[1]"))
+    subprocess.run(["gcc", "my_arm.c", "test.c", "-o", "test", "-lm"], cwd=tmp_path, check=True)
+    ran = subprocess.run(["./test"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert "inverse_dynamics: off by" in ran.stdout
+
+
+def test_memory_of_friction_in_c_is_that_of_python(tmp_path):
+    model = with_motors(trained(MIXED))
+    rng = np.random.default_rng(4)
+    q = np.cumsum(rng.normal(0, 0.02, (200, 3)), axis=0)
+    qd, qdd = rng.normal(0, 1, (2, 200, 3))
+    memory = model.actuator.remember(q)
+    rows = (*(jnp.asarray(column) for column in (q, qd, qdd)), memory)
+    wanted = jax.vmap(lambda a, b, c, m: model.inverse_dynamics(a, b, c, memory=m))(*rows)
+    export(model, tmp_path, ExportSettings("my_arm", "double"))
+    (tmp_path / "main.c").write_text(
+        """
+        #include "my_arm.h"
+        #include <stdio.h>
+        int main(void) {
+            my_arm_state memory;
+            double row[9], tau[3];
+            for (int n = 0; fread(row, sizeof row, 1, stdin) == 1; n++) {
+                if (n == 0) my_arm_state_init(&memory, row);
+                my_arm_state_update(&memory, row);
+                my_arm_inverse_dynamics(&memory, row, row + 3, row + 6, tau);
+                fwrite(tau, sizeof tau, 1, stdout);
+            }
+            return 0;
+        }"""
+    )
+    subprocess.run(["gcc", "-std=c99", "-O2", "main.c", "my_arm.c", "-o", "main", "-lm"], cwd=tmp_path, check=True)
+    given = np.concatenate([q, qd, qdd], axis=1).tobytes()
+    ran = subprocess.run(["./main"], cwd=tmp_path, input=given, capture_output=True, check=True)
+    assert far(np.frombuffer(ran.stdout).reshape(-1, 3), wanted) < 1e-12
+
+
+def test_the_command_writes_code_that_runs(tmp_path):
+    model = with_motors(trained(MIXED))
+    delan.save(model, tmp_path / "my-arm.delan", provenance={"log": "monday.csv", "scores": {"test": {"nmse": [0.1]}}})
+    told = CliRunner().invoke(app, ["export", str(tmp_path / "my-arm.delan"), "--json", "--double"])
+    assert told.exit_code == 0, told.output
+    answer = json.loads(told.stdout)
+    folder = Path(answer["folder"])
+    assert folder == tmp_path / "my-arm_c"
+    header = (folder / "my_arm.h").read_text()
+    assert "monday.csv" in header
+    assert "prismatic; m, m/s, m/s^2, N" in header
+    assert answer["checksum"] in header
+    for main in ("test.c", "example.c"):
+        command = ["gcc", *STRICT, "-O2", "my_arm.c", main, "-o", "run", "-lm"]
+        built = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        assert built.returncode == 0, built.stderr
+        assert subprocess.run(["./run"], cwd=folder, check=False, capture_output=True).returncode == 0
+
+
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="there is no CMake here")
+def test_cmake_builds_it(tmp_path):
+    export(trained(MIXED), tmp_path, ExportSettings("my_arm"))
+    for command in (["cmake", "-B", "build"], ["cmake", "--build", "build"], ["ctest", "--test-dir", "build"]):
+        ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_only_libm_is_needed(tmp_path):
+    export(MODELS["network, 7 joints"](), tmp_path, ExportSettings("my_arm"))
+    subprocess.run(["gcc", "-std=c99", "-O2", "-c", "my_arm.c"], cwd=tmp_path, check=True)
+    told = subprocess.run(["nm", "-u", "my_arm.o"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    needed = {line.split()[-1] for line in told.splitlines() if line.strip()}
+    assert needed <= {"cosf", "sinf", "sincosf", "expf", "log1pf", "sqrtf", "memcpy", "memset", "__stack_chk_fail"}
