@@ -12,10 +12,10 @@ demo: $(VENV)/.user
 	$(BIN)/delan demo
 
 test: lint
-	$(BIN)/pytest -n $(WORKERS) -m "not slow" --durations=15 tests
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "not slow" --durations=15 tests
 
 test-slow: $(VENV)/.dev
-	$(BIN)/pytest -n $(WORKERS) tests
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile tests
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -86,6 +86,7 @@ def test_the_model_file_remembers_its_making(folder):
     assert header["log"] == "arm.npz"
 
 
+@pytest.mark.slow
 def test_the_same_seed_writes_the_same_weights(folder):
     run(*FIT, "arm.npz", "-o", "again.delan", "--epochs", 30, cwd=folder)
     run(*FIT, "arm.npz", "-o", "seed1.delan", "--epochs", 30, "--seed", 1, cwd=folder)
@@ -211,6 +212,7 @@ def test_nonsense_is_doubted(folder):
     assert "no better than a constant torque; check the units" in shown.stderr
 
 
+@pytest.mark.slow
 def test_a_resume_without_checkpoint_says_so(folder):
     shown = run(*FIT, "arm.npz", "-o", "fresh.delan", "--epochs", 2, "--resume", cwd=folder)
     assert shown.returncode == 0

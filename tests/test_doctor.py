@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -38,7 +37,9 @@ def torque_of(name: str) -> Any:
     return lambda q, qd, qdd: robot(name)[0].rows(q, qd, qdd).total
 
 
-@pytest.mark.parametrize(("name", "seed", "noisy"), product(ROBOTS, (0, 1, 2), (False, True)))
+@pytest.mark.parametrize("name", ROBOTS)
+@pytest.mark.parametrize("noisy", [False, True])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
 def test_nothing_is_invented_on_clean_logs(name, seed, noisy):
     assert serious(examine(clean(name, seed, noisy=noisy))) == []
 
@@ -49,14 +50,15 @@ def test_a_true_urdf_raises_no_doubts(name):
     assert serious(examine(clean(name, noisy=True), model=torque_of(name), limits=limits)) == []
 
 
-def cases() -> list[tuple[str, str, int, bool]]:
+def cases() -> list[Any]:
     """Every fault on small and large arms; the letters' many short trajectories are the hardest."""
     chosen = []
     for index, name in enumerate(FAULTS):
         for place, arm in enumerate(("letters", "sliding", "wam4", "wam7")):
             if name in NEEDS_URDF and arm == "wam7":
                 continue
-            chosen.append((name, arm, place % 2, (index + place) % 2 == 0))
+            large = (pytest.mark.slow,) if arm.startswith("wam") else ()
+            chosen.append(pytest.param(name, arm, place % 2, (index + place) % 2 == 0, marks=large))
     return chosen
 
 
@@ -77,7 +79,7 @@ def turned(log: Recording, joint: int, *names: str) -> Recording:
     return changed(log, **dict.fromkeys(names, (joint, np.negative)))
 
 
-@pytest.mark.parametrize("joint", [1, 2, 5])
+@pytest.mark.parametrize("joint", [2, pytest.param(1, marks=pytest.mark.slow), pytest.param(5, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("names", "column"), [(("tau",), "tau"), (("q", "qd", "tau"), "q"), (("q", "qd"), "q")], ids=lambda x: "".join(x)
 )
@@ -102,7 +104,7 @@ def test_a_urdf_tells_degrees_from_the_torques():
     assert any(one.kind == "units" and one.column == "q" and one.severity == "error" for one in told)
 
 
-@pytest.mark.parametrize("name", ["wam4", "wam7", "wam7-friction"])
+@pytest.mark.parametrize("name", ["wam4", pytest.param("wam7", marks=pytest.mark.slow), "wam7-friction"])
 def test_a_urdf_tells_a_delay_of_few_samples(name):
     log = clean(name, 1, noisy=True)
     slow = replace(log, tau=np.stack([late(log, column, 0.017) for column in log.tau.T], axis=1))

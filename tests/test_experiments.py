@@ -73,6 +73,7 @@ def test_noise_is_on_every_number():
         assert np.std(getattr(noisy, name) - getattr(clean, name)) == pytest.approx(0.1, rel=0.1)
 
 
+@pytest.mark.slow
 def test_a_rigid_log_is_identified_exactly_and_a_cable_log_is_not(monkeypatch):
     """Another engine, MuJoCo with cables between, against the regressor of Pinocchio."""
     monkeypatch.setattr(offline_cosines, "MOTIONS", 1)
@@ -83,6 +84,7 @@ def test_a_rigid_log_is_identified_exactly_and_a_cable_log_is_not(monkeypatch):
     assert 1e-4 < eased["nmse"]["1"] < cable["nmse"]["1"]
 
 
+@pytest.mark.slow
 def test_a_cable_driven_log_is_smooth_and_near_its_motion():
     log = cable_driven(WAM4, WAM4_ANALYTIC, [5])
     wanted = swung(WAM4, [5])

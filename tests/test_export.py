@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import delan
-from delan.deploy.c_source import ExportSettings, c_source
+from delan.deploy.c_source import ExportSettings, Precision, c_source
 from delan.deploy.compiled import CompiledModel, find_compiler
 from delan.deploy.project import export
 from delan.errors import CompilerError, ModelError, SettingsError
@@ -59,7 +59,7 @@ MODELS = {
     ),
     "feed-forward network": lambda: FeedForwardNetwork(MIXED, FeedForwardSettings(width=24), key=jax.random.key(1)),
 }
-TOLERANCE = {"float": 1e-5, "double": 1e-12}
+TOLERANCE: dict[Precision, float] = {"float": 1e-5, "double": 1e-12}
 
 
 def states(model, count: int = 50) -> np.ndarray:
@@ -202,8 +202,9 @@ def test_memory_of_friction_in_c_is_that_of_python(tmp_path):
     q = np.cumsum(rng.normal(0, 0.02, (200, 3)), axis=0)
     qd, qdd = rng.normal(0, 1, (2, 200, 3))
     memory = model.actuator.remember(q)
-    rows = (*(jnp.asarray(column) for column in (q, qd, qdd)), memory)
-    wanted = jax.vmap(lambda a, b, c, m: model.inverse_dynamics(a, b, c, memory=m))(*rows)
+    wanted = jax.vmap(lambda a, b, c, m: model.inverse_dynamics(a, b, c, memory=m))(
+        jnp.asarray(q), jnp.asarray(qd), jnp.asarray(qdd), memory
+    )
     export(model, tmp_path, ExportSettings("my_arm", "double"))
     (tmp_path / "main.c").write_text(
         """

@@ -94,6 +94,7 @@ def test_friction_that_would_give_energy_is_not_learned():
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_chain_and_friction_are_learned_together_with_terms_chosen_on_validation():
     result = fit(dataset(samples=None), "chain", friction="auto")
     assert isinstance(result.model, ActuatedModel)
@@ -119,6 +120,7 @@ def test_no_term_is_added_to_explain_noise():
     assert not result.selection[1].kept
 
 
+@pytest.mark.slow
 def test_friction_with_memory_is_learned_and_scored_along_the_trajectories():
     joints = TWO_LINK.joints
     settings = ActuatorSettings(("viscous", "stops"), radii=(0.02, 0.1))
@@ -134,6 +136,7 @@ def test_friction_with_memory_is_learned_and_scored_along_the_trajectories():
     np.testing.assert_allclose(result.model.actuator.weights.value, truth.weights.value, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_the_network_learns_friction_too():
     terms = ActuatorSettings(("viscous", "coulomb"))
     settings = FitSettings(optimizer="adam", epochs=200)

@@ -268,6 +268,7 @@ def test_friction_that_remembers_is_recovered(physical, monkeypatch):
 
 
 @pytest.mark.parametrize("settings", [BARE, replace(BARE, armature=True, friction=("viscous",))])
+@pytest.mark.slow
 def test_standard_errors_hold_over_repeated_noise(settings):
     swing = moved(TWO_LINK, RigidBody.from_urdf(TWO_LINK.urdf()), 60, seed=3)
     runs = [identify(noisy(swing, 0.1, seed), TWO_LINK.urdf(), settings) for seed in range(300)]

@@ -31,6 +31,7 @@ def test_numbers_for_scripts_and_nothing_else(tmp_path):
     assert len(delan.read_log(tmp_path / "recording.run").t) == told["loop"]["periods"]
 
 
+@pytest.mark.slow
 def test_speeds_are_told_one_by_one_and_together(tmp_path):
     shown = online("wam4", "--feedforward", "true", "--test-speeds", "1,2", "-o", f"{tmp_path}")
     assert shown.exit_code == 0, shown.output

@@ -66,6 +66,7 @@ def result() -> LogFit:
     return fit_log(logged(range(4), delay=DELAY), settings, key=jax.random.key(0))
 
 
+@pytest.mark.slow
 def test_the_cut_off_lies_between_motion_and_noise_and_the_delay_is_found(result):
     choice = result.preparation
     assert 2.0 < choice.settings.cutoff < 30.0
@@ -76,6 +77,7 @@ def test_the_cut_off_lies_between_motion_and_noise_and_the_delay_is_found(result
     assert result.dataset.preparation.delay == choice.settings.delay
 
 
+@pytest.mark.slow
 def test_the_chain_wins_and_is_good_on_motion_that_nobody_chose_by(result):
     assert result.best.name == "chain"
     assert [entry.name for entry in result.entries][-1] == "constant"
@@ -114,6 +116,7 @@ def test_a_log_sampled_too_slowly_is_refused():
         choose_preparation(slow, key=jax.random.key(0))
 
 
+@pytest.mark.slow
 def test_a_wrong_urdf_does_no_harm(result):
     """Masses 30 % and lengths 10 % too large: held to it or not, the best is as good as without."""
     wrong = _stretched(TWO_LINK.urdf(), length=1.1, mass=1.3)
@@ -133,6 +136,7 @@ def _stretched(urdf: str, *, length: float, mass: float) -> str:
     return urdf_of(RigidBody.from_bodies(bodies, gravity=(0.0, 0.0, -9.81)), name="wrong")
 
 
+@pytest.mark.slow
 def test_an_identified_arm_can_be_saved_as_a_chain(result):
     known = identified(result.dataset, TWO_LINK.urdf(), START, FitSettings(), key=jax.random.key(0))
     model = as_learned(known)
@@ -151,6 +155,7 @@ def test_networks_are_tried_with_several_decays_and_widths():
     assert entry.validation.torque.nmse_mean < mean.validation.torque.nmse_mean
 
 
+@pytest.mark.slow
 def test_more_data_and_the_next_motion(result):
     model = result.entry("chain").model
     curve = learning_curve(model, result.training, result.validation, key=jax.random.key(0))
@@ -171,6 +176,7 @@ def test_identification_without_a_urdf_is_refused():
         LogFitSettings(models=("identified",))
 
 
+@pytest.mark.slow
 def test_a_fit_may_begin_at_a_model_of_its_kind(result):
     dataset: Dataset = result.dataset
     start = result.entry("chain").model

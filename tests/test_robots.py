@@ -212,6 +212,7 @@ def test_periods_that_fit_are_counted():
     assert physics_steps(1 / 500, 1 / 4000) == 8
 
 
+@pytest.mark.slow
 def test_cables_make_rigid_bodies_wrong():
     """The arm follows, but what is not rigid is more than a tenth of the torque's variance in every joint."""
     model = RigidBody.from_urdf(WAM4.urdf())

@@ -5,9 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from ..errors import SettingsError
 from ..models.actuator import ActuatedModel
@@ -71,12 +73,17 @@ def _reference(model: Any) -> dict[str, np.ndarray]:
     told = {"q": q, "qd": qd, "push": push}
     with jax.enable_x64(True):
         exact = jax.tree.map(lambda leaf: jnp.asarray(leaf, float) if _is_number(leaf) else leaf, plain)
-        rows = tuple(jnp.asarray(column) for column in (q, qd, push))
-        told["inverse_dynamics"] = np.asarray(jax.vmap(exact.inverse_dynamics)(*rows))
-        if isinstance(exact, DynamicsModel):
-            told["forward_dynamics"] = np.asarray(jax.vmap(exact.forward_dynamics)(*rows))
-            told["mass_matrix"] = np.asarray(jax.vmap(exact.mass_matrix)(rows[0])).reshape(CASES, -1)
-    return told
+        said = _said(exact, *(jnp.asarray(column) for column in (q, qd, push)))
+    return told | {name: np.asarray(values).reshape(CASES, -1) for name, values in said.items()}
+
+
+@eqx.filter_jit
+def _said(model: Any, q: Array, qd: Array, push: Array) -> dict[str, Array]:
+    said = {"inverse_dynamics": jax.vmap(model.inverse_dynamics)(q, qd, push)}
+    if isinstance(model, DynamicsModel):
+        said["forward_dynamics"] = jax.vmap(model.forward_dynamics)(q, qd, push)
+        said["mass_matrix"] = jax.vmap(model.mass_matrix)(q)
+    return said
 
 
 def _is_number(leaf: Any) -> bool:

@@ -74,8 +74,8 @@ class Size:
         return range(self.seeds or self.pick(quick=quick, usual=usual, paper=paper))
 
     def extra_seeds(self, seeds: range, *, quick: int = 1) -> range:
-        """The seeds of a model beside those that are claimed something of: in the usual size a few do."""
-        return seeds[: self.pick(quick=quick, usual=3, paper=len(seeds))]
+        """The seeds of a model beside those that are claimed something of: unless asked for more, a few do."""
+        return seeds if self.seeds else seeds[: self.pick(quick=quick, usual=3, paper=len(seeds))]
 
 
 class Results:
