@@ -15,7 +15,7 @@ test: lint
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "not slow" --durations=15 tests
 
 test-slow: $(VENV)/.dev
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile tests
+	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -n $(WORKERS) --dist loadfile tests
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -22,8 +22,9 @@ install_import_hook("delan", "beartype.beartype")
 import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
-settings.register_profile("delan", deadline=None, max_examples=25, derandomize=True)
-settings.load_profile("delan")
+settings.register_profile("short", deadline=None, max_examples=12, derandomize=True)
+settings.register_profile("thorough", deadline=None, max_examples=50, derandomize=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "short"))
 
 
 @pytest.fixture

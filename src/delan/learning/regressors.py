@@ -1,7 +1,7 @@
 """The columns of identification: what a unit of each parameter adds to the torques of a motion."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -104,23 +104,24 @@ def _of_windows(body: RigidBody, dataset: Dataset, extras: Extras) -> Iterator[_
     """Y integrated by parts: ∫ [φ (−∂𝓛/∂q) − φ′ ∂𝓛/∂q̇] dt is linear in the parameters as τ is."""
     with jax.enable_x64(True):
         every = jax.tree.map(np.asarray, Windows.of(dataset, extras.head.settings))
+    dof = dataset.dof
     for first in range(0, len(every), CHUNK // POINTS):
         part = every.rows(slice(first, first + CHUNK // POINTS))
-        shape, dof = part.window.shape, dataset.dof
         q, qd = (values.reshape(-1, dof) for values in (part.q, part.qd))
         memory = None if part.memory is None else part.memory.reshape(-1, *part.memory.shape[2:])
         force, momentum = _force_and_momentum(body, q, qd)
-        curves = extras.rows(qd, np.zeros_like(qd), memory)
-        still = np.zeros((len(qd), curves.shape[1] - dof * extras.rotors))
-        rotors = np.hstack([still, qd]) if extras.rotors else still  # their momentum, but for the inertia
+        friction = extras.rows(qd, np.zeros_like(qd), memory)
+        rotors = np.zeros_like(friction)
+        if extras.rotors:
+            rotors[:, -dof:] = qd  # their momentum, but for the inertia
+        yield _Rows(_integral(part, force, momentum), _integral(part, friction, rotors), part.tau)
 
-        def integral(held: np.ndarray, moving: np.ndarray, part: Windows = part, shape: Any = shape) -> np.ndarray:
-            rows = (values.reshape(*shape, *values.shape[1:]) for values in (held, moving))
-            return np.einsum("wp,wp...->w...", part.window, next(rows)) - np.einsum(
-                "wp,wp...->w...", part.slope, next(rows)
-            )
 
-        yield _Rows(integral(force, momentum), integral(curves, rotors), part.tau)
+def _integral(part: Windows, held: np.ndarray, moving: np.ndarray) -> np.ndarray:
+    """∫ [φ · held − φ′ · moving] dt of each window, from the rows of all its moments."""
+    held, moving = (values.reshape(*part.window.shape, *values.shape[1:]) for values in (held, moving))
+    window, slope = part.window, part.slope
+    return np.einsum("wp,wp...->w...", window, held) - np.einsum("wp,wp...->w...", slope, moving)
 
 
 def _force_and_momentum(
