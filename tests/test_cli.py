@@ -224,6 +224,7 @@ def test_the_version_is_told(folder):
     assert shown.stdout.startswith("delan 0.")
 
 
+@pytest.mark.slow
 def test_references_are_drawn_and_written(tmp_path):
     shown = run("references", "letters", "--plot", "letters.png", "-o", "letters.npz", cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr

@@ -121,6 +121,7 @@ def test_a_cut_off_that_cannot_be_is_refused():
         low_passed(log, -1.0)
 
 
+@pytest.mark.slow
 def test_models_learn_from_a_log(monkeypatch):
     monkeypatch.setattr(rivals, "ITERATIONS", 8)
     monkeypatch.setattr(rivals, "STEPS", 40)
@@ -137,6 +138,7 @@ def test_models_learn_from_a_log(monkeypatch):
         rivals.fitted("magic", written("a"), task="letters", believed=TWO_LINK, seed=0)
 
 
+@pytest.mark.slow
 def test_a_run_online_scores_unseen_letters_alone(monkeypatch):
     monkeypatch.setattr(online_letters, "LETTERS", tuple("abcd"))
     monkeypatch.setattr(online_letters, "shuffled_letters", lambda seed: "abcd")

@@ -125,6 +125,7 @@ def test_springs_become_a_rigid_arm_with_the_square_of_their_frequency():
 # Chains fitted to robots that they cannot be
 
 
+@pytest.mark.slow
 def test_a_closed_loop_is_noticed():
     found = diagnosed(driven(FiveBar(), range(4), samples=400))
     assert found.suspects == ("joint0", "joint1")
@@ -133,6 +134,7 @@ def test_a_closed_loop_is_noticed():
     assert "closed loop" in found.sentence()
 
 
+@pytest.mark.slow
 def test_springs_are_noticed():
     found = diagnosed(driven(ElasticArm.resonant(ARM, LIMITS, 4.0), range(3)))
     assert found.suspects == ("joint0", "joint1")

@@ -88,6 +88,7 @@ def test_the_chain_wins_and_is_good_on_motion_that_nobody_chose_by(result):
     assert scores["constant"] > 0.9
 
 
+@pytest.mark.slow
 def test_no_delay_is_invented():
     assert choose_preparation(logged(range(3)), key=jax.random.key(1)).settings.delay == 0.0
 

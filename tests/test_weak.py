@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,6 +20,8 @@ from delan.models.rigid_body import RigidBody
 from delan.robots.two_link import TWO_LINK
 from tests.members import DYNAMICS, actuated
 
+mean_torques = eqx.filter_jit(jax.vmap(mean_torque, in_axes=(None, 0)))
+
 
 def swept(joints: Joints, seconds: float = 1.0, rate: float = 1000.0) -> tuple[np.ndarray, ...]:
     """A smooth motion and its exact derivatives."""
@@ -31,7 +34,7 @@ def swept(joints: Joints, seconds: float = 1.0, rate: float = 1000.0) -> tuple[n
 def moved(model, *, seconds: float = 1.0, rate: float = 1000.0) -> Dataset:
     """Such a motion with the torques that the model says it takes."""
     t, q, qd, qdd = swept(model.joints, seconds, rate)
-    tau = np.asarray(jax.vmap(model.inverse_dynamics)(jnp.asarray(q), jnp.asarray(qd), jnp.asarray(qdd)))
+    tau = np.asarray(jax.jit(jax.vmap(model.inverse_dynamics))(jnp.asarray(q), jnp.asarray(qd), jnp.asarray(qdd)))
     return Dataset(t=t, q=q, qd=qd, qdd=qdd, tau=tau, trajectory=np.zeros(len(t), dtype=int), joints=model.joints)
 
 
@@ -39,7 +42,7 @@ def moved(model, *, seconds: float = 1.0, rate: float = 1000.0) -> Dataset:
 def test_windows_of_a_models_own_torque_hold_its_mean(name):
     model = DYNAMICS[name]()
     windows = Windows.of(moved(model))
-    told = jax.vmap(mean_torque, in_axes=(None, 0))(model, windows)
+    told = mean_torques(model, windows)
     size = np.abs(windows.tau).max(axis=0)
     # What is left is the rule of rectangles over rows that are averaged by twelve.
     assert np.max(np.abs(told - windows.tau) / size) < 2e-3
@@ -49,7 +52,7 @@ def test_where_every_row_is_a_point_the_identity_holds_to_the_fourth_power_of_th
     model = DYNAMICS["chain, 7 joints"]()
     windows = Windows.of(moved(model, rate=80.0))
     assert windows.q.shape[1] == round(SECONDS * 80)
-    told = jax.vmap(mean_torque, in_axes=(None, 0))(model, windows)
+    told = mean_torques(model, windows)
     assert np.max(np.abs(told - windows.tau) / np.abs(windows.tau).max(axis=0)) < 5e-4
 
 
@@ -60,7 +63,7 @@ def test_friction_with_memory_is_in_the_mean():
     rows = (jnp.asarray(column) for column in (dataset.q, dataset.qd, dataset.qdd, memory))
     tau = jax.vmap(lambda q, qd, qdd, m: model.inverse_dynamics(q, qd, qdd, memory=m))(*rows)
     windows = Windows.of(replace(dataset, tau=np.asarray(tau)), model.actuator.settings)
-    told = jax.vmap(mean_torque, in_axes=(None, 0))(model, windows)
+    told = mean_torques(model, windows)
     assert np.max(np.abs(told - windows.tau) / np.abs(windows.tau).max(axis=0)) < 5e-3
 
 
