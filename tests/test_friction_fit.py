@@ -79,6 +79,7 @@ def test_one_iteration_solves_for_friction_when_the_arm_is_known():
     np.testing.assert_allclose(named["coulomb"], [0.6, 0.2], rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_friction_that_would_give_energy_is_not_learned():
     """Torques of an arm that pushes itself along: passive weights stay at zero, others may go below."""
     still = dataset(None)

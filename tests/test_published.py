@@ -20,6 +20,7 @@ def split(published_letters):
     return data.select([label for label in data.trajectories if label not in test]), data.select(test)
 
 
+@pytest.mark.slow
 def test_parts_are_learned_from_the_sum_alone(split):
     """Published: Σ MSE of the torque 2.2e-5, of the parts 3.2e-5, 1.4e-5 and 2.0e-5."""
     training, test = split
