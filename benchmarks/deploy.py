@@ -20,8 +20,9 @@ import numpy as np
 import pinocchio as pin  # pyright: ignore[reportMissingImports]
 
 import delan
-from delan.deploy.c_source import ExportSettings, Precision, c_source
+from delan.deploy.c_source import c_source
 from delan.deploy.compiled import FLAGS, find_compiler
+from delan.deploy.shape import ExportSettings, Precision
 from delan.models.feed_forward import FeedForwardNetwork
 from delan.models.geometry import from_rigid_body
 from delan.models.network import LagrangianNetwork

@@ -13,9 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 import delan
-from delan.deploy.c_source import ExportSettings, Precision, c_source
+from delan.deploy.c_source import c_source
 from delan.deploy.compiled import CompiledModel, find_compiler
 from delan.deploy.project import export
+from delan.deploy.shape import ExportSettings, Precision
 from delan.errors import CompilerError, ModelError, SettingsError
 from delan.interfaces.cli import app
 from delan.joints import Joints

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from .data.preparation import PreparationSettings as PreparationSettings
     from .data.preparation import prepare as prepare
     from .data.splitting import hold_out as hold_out
-    from .deploy.c_source import ExportSettings as ExportSettings
     from .deploy.compiled import CompiledModel as CompiledModel
     from .deploy.compiled import compile as compile
     from .deploy.project import export as export
+    from .deploy.shape import ExportSettings as ExportSettings
     from .errors import CompilerError as CompilerError
     from .errors import DataError as DataError
     from .errors import DelanError as DelanError
@@ -74,7 +74,7 @@ _HOMES = {
     "data.doctor.finding": ("Finding",),
     "data.preparation": ("PreparationSettings", "prepare"),
     "data.splitting": ("hold_out",),
-    "deploy.c_source": ("ExportSettings",),
+    "deploy.shape": ("ExportSettings",),
     "deploy.compiled": ("CompiledModel", "compile"),
     "deploy.project": ("export",),
     "errors": (

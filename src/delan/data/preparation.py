@@ -52,6 +52,11 @@ class PreparationSettings:
         if self.every is not None and self.every < 1:
             raise SettingsError(f"every is a whole number of at least 1, got {self.every}")
 
+    @property
+    def unfiltered(self) -> "PreparationSettings":
+        """The same cuts and delay, every row, and no filter: what windows are laid over."""
+        return replace(self, smooth=False, every=1)
+
 
 def prepare(recording: Recording, settings: PreparationSettings | None = None) -> Dataset:
     """Samples with velocities and accelerations, cut into trajectories where time has gaps or the robot rests.

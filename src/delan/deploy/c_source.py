@@ -5,53 +5,17 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
-from importlib.metadata import version
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.polynomial import Chebyshev, Polynomial
 
-from ..errors import SettingsError
-from ..joints import Joints
-from ..models.actuator import ActuatedModel, ActuatorSettings
 from ..models.chain import LagrangianChain
-from ..models.dynamics import DynamicsModel
 from ..models.feed_forward import FeedForwardNetwork
 from ..models.network import LagrangianNetwork
-from ..models.trust import TrustedModel, bare
-from .layout import LANES, Numbers, padded
-
-Precision = Literal["float", "double"]
-
-
-@dataclass(frozen=True)
-class ExportSettings:
-    """How a model is written as C code.
-
-    Attributes:
-        name: what every name in the code begins with; a word of letters, digits and underscores.
-        precision: of all numbers.
-        fast_math: an exponential of our own in float, with a relative error below 3e-7, which compilers vectorise;
-            in double, and without it, that of the C library.
-        weights: `constant`, compiled in; or `data`, given at every call, so that new ones need no compiler.
-    """
-
-    name: str = "arm"
-    precision: Precision = "float"
-    fast_math: bool = True
-    weights: Literal["constant", "data"] = "constant"
-
-    def __post_init__(self) -> None:
-        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", self.name):
-            raise SettingsError(
-                f"{self.name!r} cannot begin a name in C; give a word of letters, digits and underscores"
-            )
-        if self.precision not in ("float", "double"):
-            raise SettingsError(f"unknown precision {self.precision!r}; known: float, double")
-
-    @property
-    def fast(self) -> bool:
-        return self.fast_math and self.precision == "float"
+from .c_header import c_header
+from .layout import PADDING, Numbers, padded
+from .shape import ExportSettings, Shape
 
 
 @dataclass(frozen=True)
@@ -70,7 +34,7 @@ def c_source(model: Any, settings: ExportSettings | None = None, story: Mapping[
     numbers = Numbers.of(model)
     values = numbers.vector.astype(np.float32 if settings.precision == "float" else np.float64)
     checksum = hashlib.sha256(values.tobytes()).hexdigest()[:16]
-    shape = _Shape.of(model)
+    shape = Shape.of(model)
     parts = ["numbers.c", *shape.kernels, "interface.c"]
     kernels = "\n".join(_kernel(part) for part in parts)
     macros = "\n".join(_macros(shape, numbers, settings))
@@ -78,57 +42,15 @@ def c_source(model: Any, settings: ExportSettings | None = None, story: Mapping[
     source = _SOURCE.format(
         name=settings.name, real=settings.precision, macros=macros, constants=constants, kernels=kernels
     )
-    functions = tuple(_functions(shape))
-    return CSource(_header(shape, settings, functions, checksum, len(values), story or {}), source, checksum, functions)
-
-
-@dataclass(frozen=True, eq=False)
-class _Shape:
-    """What of a model is not numbers: it decides which code is there."""
-
-    joints: Joints
-    rigid: Any
-    actuator: ActuatorSettings | None
-    states: int
-
-    @classmethod
-    def of(cls, model: Any) -> "_Shape":
-        plain = bare(model)
-        states = len(model.domain.states) if isinstance(model, TrustedModel) else 0
-        if isinstance(plain, ActuatedModel):
-            return cls(plain.joints, plain.rigid, plain.actuator.settings, states)
-        return cls(plain.joints, plain, None, states)
-
-    @property
-    def kernels(self) -> tuple[str, ...]:
-        friction = () if self.actuator is None else ("friction.c",)
-        if isinstance(self.rigid, LagrangianChain):
-            return ("chain.c", *friction)
-        return ("layers.c", "network.c" if isinstance(self.rigid, LagrangianNetwork) else "feed_forward.c", *friction)
-
-    @property
-    def stops(self) -> tuple[float, ...]:
-        return () if self.actuator is None else self.actuator.stops
-
-    @property
-    def motors(self) -> int:
-        return self.joints.dof + (0 if self.actuator is None else len(self.actuator.pairs))
-
-    @property
-    def mechanics(self) -> bool:
-        return isinstance(self.rigid, DynamicsModel)
-
-    @property
-    def potential(self) -> bool:
-        vector = isinstance(self.rigid, LagrangianNetwork) and self.rigid.settings.gravity == "vector"
-        return self.mechanics and not vector
+    header = c_header(shape, settings, checksum, len(values), story or {})
+    return CSource(header, source, checksum, shape.functions)
 
 
 def _kernel(name: str) -> str:
     return resources.files(__name__.rpartition(".")[0]).joinpath("kernels", name).read_text(encoding="utf-8")
 
 
-def _macros(shape: _Shape, numbers: Numbers, settings: ExportSettings) -> Iterator[str]:
+def _macros(shape: Shape, numbers: Numbers, settings: ExportSettings) -> Iterator[str]:
     """What shapes the kernels: sizes, switches, tables and the places of the numbers."""
     data = settings.weights == "data"
     terms = () if shape.actuator is None else shape.actuator.terms
@@ -145,7 +67,7 @@ def _macros(shape: _Shape, numbers: Numbers, settings: ExportSettings) -> Iterat
         "FACTORED": int(isinstance(shape.rigid, LagrangianNetwork) and "armature" not in terms),
         "DOMAIN_STATES": shape.states,
         "FAST_MATH": int(settings.fast),
-        "LANES": LANES,
+        "PADDING": PADDING,
         **{f"TERM_{term.upper()}": 1 for term in terms if term != "stops"},
     }
     suffix = "f" if settings.precision == "float" else ""
@@ -194,7 +116,7 @@ def _sizes(rigid: Any) -> dict[str, Any]:
     }
 
 
-def _tables(shape: _Shape) -> Iterator[str]:
+def _tables(shape: Shape) -> Iterator[str]:
     kinds, rigid = shape.joints.kinds, shape.rigid
     if isinstance(rigid, LagrangianChain):
         yield _table("SLIDES", [int(kind == "prismatic") for kind in kinds])
@@ -247,116 +169,6 @@ def _exp_polynomial() -> list[float]:
     return Chebyshev.interpolate(rest, 5, domain=[-half, half]).convert(kind=Polynomial).coef.tolist()
 
 
-def _functions(shape: _Shape) -> Iterator[str]:
-    if shape.stops:
-        yield from ("state_init", "state_update")
-    yield "inverse_dynamics"
-    if shape.mechanics:
-        yield from ("forward_dynamics", "mass_matrix", "coriolis", "gravity", "friction")
-        if shape.potential:
-            yield "energy"
-    if shape.states:
-        yield "in_domain"
-
-
-PROMISES: dict[str, tuple[str, str, bool]] = {
-    "state_init": ("void", "{name}_state *state, const {real} q[{upper}_DOF]", False),
-    "state_update": ("void", "{name}_state *state, const {real} q[{upper}_DOF]", False),
-    "inverse_dynamics": (
-        "void",
-        "const {name}_state *memory, const {real} q[{upper}_DOF], const {real} qd[{upper}_DOF], "
-        "const {real} qdd[{upper}_DOF], {real} tau[{upper}_DOF]",
-        True,
-    ),
-    "forward_dynamics": (
-        "void",
-        "const {name}_state *memory, const {real} q[{upper}_DOF], const {real} qd[{upper}_DOF], "
-        "const {real} tau[{upper}_DOF], {real} qdd[{upper}_DOF]",
-        True,
-    ),
-    "mass_matrix": ("void", "const {real} q[{upper}_DOF], {real} inertia[{upper}_DOF][{upper}_DOF]", True),
-    "coriolis": ("void", "const {real} q[{upper}_DOF], const {real} qd[{upper}_DOF], {real} torque[{upper}_DOF]", True),
-    "gravity": ("void", "const {real} q[{upper}_DOF], {real} torque[{upper}_DOF]", True),
-    "friction": (
-        "void",
-        "const {name}_state *memory, const {real} q[{upper}_DOF], const {real} qd[{upper}_DOF], "
-        "const {real} qdd[{upper}_DOF], {real} torque[{upper}_DOF]",
-        True,
-    ),
-    "energy": (
-        "void",
-        "const {real} q[{upper}_DOF], const {real} qd[{upper}_DOF], {real} *kinetic, {real} *potential",
-        True,
-    ),
-    "in_domain": ("{real}", "const {real} q[{upper}_DOF], const {real} qd[{upper}_DOF]", True),
-}
-"""What each function gives and takes, and whether it needs the weights."""
-
-TOLD = {
-    "state_init": "Begin at rest at q, with nothing remembered. One state for each robot.",
-    "state_update": "Remember the way to q: call it once in every period, before the torque is asked for.",
-    "inverse_dynamics": "The torque that a motion takes.",
-    "forward_dynamics": "The acceleration that a torque makes.",
-    "mass_matrix": "The inertia H(q), symmetric and positive definite.",
-    "coriolis": "The Coriolis and centrifugal torque.",
-    "gravity": "The torque that holds the arm at rest.",
-    "friction": "The torque that friction takes.",
-    "energy": "Kinetic and potential energy [J].",
-    "in_domain": "How far a state is from the training data: at most 1 inside, 2 at twice the usual distance.",
-}
-
-
-def _header(
-    shape: _Shape,
-    settings: ExportSettings,
-    functions: tuple[str, ...],
-    checksum: str,
-    count: int,
-    story: Mapping[str, str],
-) -> str:
-    names = {"name": settings.name, "upper": settings.name.upper(), "real": settings.precision}
-    units = {"prismatic": "m, m/s, m/s^2, N"}
-    joints = [
-        f" *   {index}: {_plain(name)} ({kind}; {units.get(kind, 'rad, rad/s, rad/s^2, N m')})"
-        for index, (name, kind) in enumerate(zip(shape.joints.names, shape.joints.kinds, strict=True))
-    ]
-    lines = [f" *   {_plain(key)}: {_plain(value)}" for key, value in story.items()]
-    kind = {LagrangianChain: "a Lagrangian chain", LagrangianNetwork: "a Deep Lagrangian Network"}.get(
-        type(shape.rigid), "a feed-forward network"
-    )
-    real, rows = settings.precision, max(1, len(shape.stops))
-    stops = f"    {real} position[{shape.motors}];\n    {real} stretch[{rows}][{shape.motors}];"
-    told = []
-    for function in functions:
-        gives, takes, weighs = PROMISES[function]
-        weights = f"const {settings.precision} *weights, " if weighs and settings.weights == "data" else ""
-        declared = f"{gives} {names['name']}_{function}({weights}{takes});".format(**names)
-        told.append(f"/* {TOLD[function]} */\n{declared}")
-    memory = (
-        "What friction remembers of the way. Pass NULL for `memory` where nothing is known of it."
-        if shape.stops
-        else "This model remembers nothing: pass NULL for `memory`."
-    )
-    return _HEADER.format(
-        **names,
-        kind=kind + (" with the friction of its motors" if shape.actuator is not None else ""),
-        version=version("delan"),
-        checksum=checksum,
-        count=count,
-        dof=shape.joints.dof,
-        joints="\n".join(joints),
-        story="\n".join(lines) or " *   nothing is told of it",
-        members=stops,
-        memory=memory,
-        functions="\n\n".join(told),
-    )
-
-
-def _plain(text: str) -> str:
-    """Words that can stand in a comment: on one line, and not ending it."""
-    return " ".join(str(text).split()).replace("*/", "* /").replace("/*", "/ *")
-
-
 _UNROLL = """\
 #if defined(__clang__)
 #define UNROLL _Pragma("unroll")
@@ -365,43 +177,6 @@ _UNROLL = """\
 #else
 #define UNROLL
 #endif"""
-
-_HEADER = """\
-/* {name}: the learned dynamics of a robot with {dof} joints, {kind}.
- *
- * Written by delan {version}. Numbers: {count} in {real}, checksum {checksum}.
- *
- * Joints, in the order of all arrays, with the units of q, qd, qdd and tau:
-{joints}
- *
- * How it was made:
-{story}
- *
- * No function allocates memory, keeps a state of its own or fails; all may be called from several threads. Outputs may
- * be the same array as inputs. A torque is not checked against the limits of a robot: that is for the caller to do.
- */
-#ifndef {upper}_H
-#define {upper}_H
-
-#ifdef __cplusplus
-extern "C" {{
-#endif
-
-#define {upper}_DOF {dof}
-#define {upper}_CHECKSUM "{checksum}"
-
-/* {memory} */
-typedef struct {name}_state {{
-{members}
-}} {name}_state;
-
-{functions}
-
-#ifdef __cplusplus
-}}
-#endif
-#endif
-"""
 
 _SOURCE = """\
 /* See {name}.h. */

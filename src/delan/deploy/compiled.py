@@ -17,8 +17,9 @@ from jaxtyping import Float
 from ..errors import CompilerError, ModelError, SettingsError
 from ..joints import Energy, Joints, TorqueComponents
 from ..models.trust import bare
-from .c_source import CSource, ExportSettings, Precision, c_source
+from .c_source import CSource, c_source
 from .layout import Numbers
+from .shape import ExportSettings, Precision
 
 Vector = Float[np.ndarray, " dof"]
 FLAGS = (

@@ -16,8 +16,8 @@ from ..models.network import LagrangianNetwork
 from ..models.perceptron import Affine, Perceptron
 from ..models.trust import Domain, TrustedModel
 
-LANES = 16
-"""Numbers that are computed together; the outputs of layers are padded to a multiple of it."""
+PADDING = 16
+"""The outputs of layers are padded to a multiple of it, so that they fill the registers of processors."""
 
 Block = tuple[str, np.ndarray]
 
@@ -55,8 +55,8 @@ class Numbers:
 
 
 def padded(count: int) -> int:
-    """The next multiple of LANES."""
-    return -(-count // LANES) * LANES
+    """The next multiple of PADDING."""
+    return -(-count // PADDING) * PADDING
 
 
 def _blocks(model: Any) -> Iterator[Block]:

@@ -16,7 +16,8 @@ from ..models.actuator import ActuatedModel
 from ..models.dynamics import DynamicsModel
 from ..models.trust import TrustedModel, bare
 from ..storage import write_whole
-from .c_source import CSource, ExportSettings, c_source
+from .c_source import CSource, c_source
+from .shape import ExportSettings
 
 CASES = 20
 """States that the receiver's test compares."""

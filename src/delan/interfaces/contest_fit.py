@@ -14,7 +14,7 @@ from ..errors import SettingsError
 from ..joints import Recording
 from ..learning.contest import Contender, as_learned, in_jax
 from ..learning.fit import score
-from ..learning.log_fit import LogFit, LogFitSettings, fit_log, unfiltered
+from ..learning.log_fit import LogFit, LogFitSettings, fit_log
 from ..learning.uncertainty import coverage
 from ..report.log_page import write_page
 from ..report.log_report import LogReport, verdict
@@ -82,7 +82,7 @@ def _with_test(request: FitRequest, report: LogReport) -> LogReport:
     dataset = tested(request, fit.dataset.joints, fit.preparation.settings)
     scored = dataset
     if request.accelerations == "none":
-        scored = tested(request, fit.dataset.joints, unfiltered(fit.preparation.settings))
+        scored = tested(request, fit.dataset.joints, fit.preparation.settings.unfiltered)
     scores = {entry.name: score(in_jax(entry.model), scored, fit.settings.fit) for entry in fit.entries}
     return replace(report, test=request.test.name, test_set=dataset, test_scores=scores)
 

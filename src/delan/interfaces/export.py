@@ -8,8 +8,8 @@ import jax
 import typer
 
 from .. import storage
-from ..deploy.c_source import ExportSettings
 from ..deploy.project import export, told_of
+from ..deploy.shape import ExportSettings
 
 
 def run_export(

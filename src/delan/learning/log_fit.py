@@ -135,7 +135,7 @@ def fit_log(
     training, validation = (_part(dataset, mask) for mask in rows)
     learned_from = dataset
     if settings.accelerations == "none":
-        learned_from = prepare(recording, unfiltered(choice.settings))
+        learned_from = prepare(recording, choice.settings.unfiltered)
         settings = replace(settings, fit=replace(settings.fit, accelerations="none"))
     entries, weak = _compete(recording, learned_from, choice, settings, key, progress, stop)
     order = sorted(entries, key=lambda entry: entry.validation.torque.nmse_mean)
@@ -155,11 +155,6 @@ def fit_log(
         seconds=time.perf_counter() - began,
         interrupted=interrupted,
     )
-
-
-def unfiltered(prepared: PreparationSettings) -> PreparationSettings:
-    """The same cuts and delay, every row, and no filter: what windows are laid over."""
-    return replace(prepared, smooth=False, every=1)
 
 
 def _compete(

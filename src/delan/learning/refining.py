@@ -67,7 +67,7 @@ def without_accelerations(
     head = result.model.actuator.settings if isinstance(result.model, ActuatedModel) else None
     if head is not None and "load" in head.terms:
         return result, None
-    raw = prepare(recording, replace(prepared, smooth=False, every=1))
+    raw = prepare(recording, prepared.unfiltered)
     training, held = split_rows(dataset, limits.validation, key=jax.random.split(key, 3)[0])
     validation = counting(dataset, held)
     with jax.enable_x64(True):

@@ -1,5 +1,5 @@
 /* Layers of a network. A matrix is stored by its columns, one input after the other, each padded with zeros to a
- * multiple of 16 outputs. To GCC and Clang a register full of numbers is a vector; other compilers see loops. */
+ * multiple of PADDING outputs. To GCC and Clang a register full of numbers is a vector; other compilers see loops. */
 #if defined(__GNUC__)
 #if defined(__AVX__)
 #define REGISTER 32
@@ -12,7 +12,7 @@ typedef real lanes __attribute__((vector_size(REGISTER)));
 #define LANE 1
 typedef real lanes;
 #endif
-static const real NOTHING[16] = {0};
+static const real NOTHING[PADDING] = {0};
 static inline lanes load(const real *from)
 {
     lanes values;
@@ -49,8 +49,8 @@ static inline void affine(const real *weight, const real *bias, int inputs, int 
     int first = 0;
     for (; first + PART <= outputs; first += PART)
         affine_part(PART, weight + first, bias ? bias + first : 0, inputs, outputs, x, y + first);
-    for (; first < outputs; first += 16)
-        affine_part(16, weight + first, bias ? bias + first : 0, inputs, outputs, x, y + first);
+    for (; first < outputs; first += PADDING)
+        affine_part(PADDING, weight + first, bias ? bias + first : 0, inputs, outputs, x, y + first);
 }
 
 /* The same with its derivative along a direction: y = W x + b, v = W u. */
@@ -83,8 +83,8 @@ static inline void affine_along(const real *weight, const real *bias, int inputs
     int first = 0;
     for (; first + PART <= outputs; first += PART)
         affine_along_part(PART, weight + first, bias + first, inputs, outputs, x, u, y + first, v + first);
-    for (; first < outputs; first += 16)
-        affine_along_part(16, weight + first, bias + first, inputs, outputs, x, u, y + first, v + first);
+    for (; first < outputs; first += PADDING)
+        affine_along_part(PADDING, weight + first, bias + first, inputs, outputs, x, u, y + first, v + first);
 }
 
 #if FAST_MATH && defined(__GNUC__) && (ACTIVATION_SILU || ACTIVATION_TANH)
