@@ -19,12 +19,14 @@ from queue import LifoQueue
 from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
 
 import joblib
-from joblib.externals.loky import ProcessPoolExecutor
+from joblib.externals.loky import ProcessPoolExecutor, process_executor
 from joblib.parallel import ParallelBackendBase
 
 from ..errors import SettingsError
 
 BackendName = Literal["local", "dask", "ray"]
+MOST_MEMORY = 4_000_000_000
+"""By which a local worker may grow before another takes its place [bytes]."""
 PATIENCE = 60.0
 """How long a cluster may be without a worker at the start [s]."""
 
@@ -129,7 +131,17 @@ class LocalPool:
 
 def _process() -> Any:
     """One process, which starts with its first task."""
-    return ProcessPoolExecutor(1, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN))
+    return ProcessPoolExecutor(1, initializer=_settle)
+
+
+def _settle() -> None:
+    """Leave Ctrl-C to the parent, and stay: compiled programs are no leak.
+
+    loky ends a worker that has grown by 300 MB, with a warning that users read; the next one would compile all of it
+    again.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    process_executor._MAX_MEMORY_LEAK_SIZE = MOST_MEMORY
 
 
 class DaskPool:

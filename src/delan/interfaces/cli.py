@@ -300,6 +300,33 @@ def export(
 
 @app.command()
 @_command
+@takes_log_options
+def gate(
+    model: Annotated[Path, typer.Argument(help="Model file that `delan fit` wrote.", show_default=False)],
+    log: Annotated[
+        list[Path],
+        typer.Option("--log", help="Log of motion that the model was not trained on; may be repeated."),
+    ],
+    limits: Annotated[
+        Path | None,
+        typer.Option(help="TOML file with torque and, if known, lower, upper and velocity of the joints."),
+    ] = None,
+    urdf: Annotated[Path | None, typer.Option(help="URDF of the robot, for its limits.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the certificate as JSON on stdout, and nothing else there.")
+    ] = False,
+    *,
+    log_options: Any,
+) -> None:
+    """Decide whether a model may drive a robot: exit code 0 only if every check passes; a certificate is kept."""
+    from .gate import run_gate
+
+    if not run_gate(model, log, log_options, limits=limits, urdf=urdf, as_json=as_json):
+        raise typer.Exit(1)
+
+
+@app.command()
+@_command
 def references(
     kind: Annotated[
         Literal["letters", "cosines", "excitation"], typer.Argument(help="Which motions.", show_default=False)

@@ -10,6 +10,7 @@ import typer
 from .. import storage
 from ..deploy.project import export, told_of
 from ..deploy.shape import ExportSettings
+from .gate import verdict_for
 
 
 def run_export(
@@ -21,12 +22,21 @@ def run_export(
     with jax.enable_x64(True):  # all digits that the file has
         learned = storage.load(model)
     out = model.with_name(f"{model.stem}_c") if out is None else out
-    made = export(learned, out, settings, told_of(storage.read_header(model)))
+    header = storage.read_header(model)
+    gate = verdict_for(model, header)
+    made = export(learned, out, settings, told_of(header) | {"gate": gate})
     if as_json:
-        told = {"folder": str(out), "name": name, "functions": list(made.functions), "checksum": made.checksum}
+        told = {
+            "folder": str(out),
+            "name": name,
+            "functions": list(made.functions),
+            "checksum": made.checksum,
+            "gate": gate,
+        }
         typer.echo(json.dumps(told | {"precision": settings.precision, "model": str(model)}))
         return
     typer.echo(f"Code: {out}/{name}.h and {name}.c, with {', '.join(made.functions)}")
+    typer.echo(f"Gate: {gate}")
     typer.echo(f"Test it on the machine that will run it: cd {out} && cc -std=c99 -O3 {name}.c test.c -lm && ./a.out")
 
 

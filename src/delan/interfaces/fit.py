@@ -43,7 +43,7 @@ def run_evaluate(model: Path, logs: Sequence[Path], log_options: LogOptions, *, 
     began = time.perf_counter()
     learned = storage.load(model)
     recording = read_log(list(logs), log_options)
-    how = PreparationSettings() if recording.qdd is not None else _preparation(model)
+    how = PreparationSettings() if recording.qdd is not None else preparation_of_file(model)
     scores = evaluate(learned, prepare(recording, how))
     if as_json:
         typer.echo(json.dumps({**scores.as_dict(), "seconds": time.perf_counter() - began, "model": str(model)}))
@@ -52,7 +52,7 @@ def run_evaluate(model: Path, logs: Sequence[Path], log_options: LogOptions, *, 
     doubt(scores.torque.nmse_mean)
 
 
-def _preparation(model: Path) -> PreparationSettings:
+def preparation_of_file(model: Path) -> PreparationSettings:
     """What the model file says of the preparation; nothing special if it says nothing."""
     told = storage.read_header(model).get("preparation")
     if told is None:

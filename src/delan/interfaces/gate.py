@@ -1,0 +1,99 @@
+"""What `delan gate` does: a model examined, the certificate printed and kept beside the model file."""
+
+import json
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jax
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from .. import storage
+from ..data.log_options import LogOptions
+from ..data.logs import read_log
+from ..data.preparation import PreparationSettings, prepare
+from ..deploy.gate import Certificate, GateSettings, examine
+from ..deploy.limits import limits_of_urdf, read_limits
+from ..errors import SettingsError
+from ..models.trust import bare
+from .fit import preparation_of_file
+from .log_options import name_of
+
+
+def run_gate(
+    model: Path,
+    logs: Sequence[Path],
+    log_options: LogOptions,
+    *,
+    limits: Path | None,
+    urdf: Path | None,
+    as_json: bool,
+) -> bool:
+    """Examine a model file, tell and keep what was found; whether it may drive."""
+    if limits is None and urdf is None:
+        raise SettingsError("torques are examined against the robot's limits; give --limits FILE.toml or --urdf")
+    with jax.enable_x64(True):
+        learned = storage.load(model)
+    joints = bare(learned).joints
+    robot = read_limits(limits, joints) if limits is not None else limits_of_urdf(_there(urdf), joints)
+    recording = read_log(list(logs), log_options)
+    how = PreparationSettings() if recording.qdd is not None else preparation_of_file(model)
+    found = examine(learned, robot, prepare(recording, how), GateSettings())
+    header = storage.read_header(model)
+    told = found.as_dict() | {
+        "model": model.name,
+        "checksum": header["checksum"],
+        "log": name_of(logs),
+        "trained_on": header.get("log"),
+        "limits": (limits or _there(urdf)).name,
+        "versions": {name: version(name) for name in ("delan", "jax", "numpy")},
+    }
+    kept = certificate_path(model)
+    storage.write_whole(kept, lambda file: file.write(json.dumps(told, indent=1).encode()))
+    if as_json:
+        typer.echo(json.dumps(told | {"certificate": str(kept)}))
+    else:
+        _show(found, model.name)
+        if told["trained_on"] == told["log"]:
+            typer.echo("The log has the name of the one it was trained on: errors on motion it knows say little.")
+        typer.echo(f"Certificate: {kept}")
+    return found.passed
+
+
+def certificate_path(model: Path) -> Path:
+    """Where the certificate of a model file is kept."""
+    return model.with_suffix(".gate.json")
+
+
+def verdict_for(model: Path, header: dict[str, Any]) -> str:
+    """What the gate said of just these weights, in one line."""
+    try:
+        told = json.loads(certificate_path(model).read_text(encoding="utf-8"))
+        if told["checksum"] == header["checksum"]:
+            return f"{told['verdict']} (log {told['log']}, limits {told['limits']})"
+        return "the certificate is of other weights; run `delan gate`"
+    except OSError:
+        return "never examined; run `delan gate`"
+    except (ValueError, KeyError, TypeError):
+        return "the certificate is damaged; run `delan gate`"
+
+
+def _there(path: Path | None) -> Path:
+    assert path is not None
+    return path
+
+
+def _show(found: Certificate, name: str) -> None:
+    table = Table(title=f"{name}: {found.verdict}", title_justify="left")
+    for column in ("", "check", "asked", "found"):
+        table.add_column(column)
+    for check in found.checks:
+        table.add_row("ok" if check.passed else "NO", check.name, check.asked, check.found)
+    console = Console()
+    console.print(table)
+    for check in found.checks:
+        if not check.passed:
+            console.print(f"{check.name}: {check.why}.", highlight=False)
