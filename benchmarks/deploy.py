@@ -21,7 +21,7 @@ import pinocchio as pin  # pyright: ignore[reportMissingImports]
 
 import delan
 from delan.deploy.c_source import c_source
-from delan.deploy.compiled import FLAGS, find_compiler
+from delan.deploy.compiler import FLAGS, find_compiler
 from delan.deploy.shape import ExportSettings, Precision
 from delan.models.feed_forward import FeedForwardNetwork
 from delan.models.geometry import from_rigid_body

@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 import delan
 from delan.deploy.c_source import c_source
-from delan.deploy.compiled import CompiledModel, find_compiler
+from delan.deploy.compiled import CompiledModel
+from delan.deploy.compiler import find_compiler
 from delan.deploy.project import export
 from delan.deploy.shape import ExportSettings, Precision
 from delan.errors import CompilerError, ModelError, SettingsError
@@ -108,13 +109,38 @@ def test_c_gives_the_numbers_of_jax(name):
 def test_new_numbers_enter_without_a_compiler(monkeypatch):
     one, other = (LagrangianChain(Joints.revolute(3), key=jax.random.key(seed)) for seed in range(2))
     compiled = delan.compile(one)
-    monkeypatch.setattr("delan.deploy.compiled.find_compiler", lambda: None)
+    monkeypatch.setattr("delan.deploy.compiler.find_compiler", lambda: None)
     compiled.swap(other)
     row = states(one, 1)[0]
     wanted = other.inverse_dynamics(*(jnp.asarray(column) for column in row))
     np.testing.assert_allclose(compiled.inverse_dynamics(*row), wanted, rtol=1e-10)
     with pytest.raises(ModelError, match="another shape"):
         compiled.swap(LagrangianChain(Joints.revolute(2), key=jax.random.key(0)))
+
+
+@pytest.mark.parametrize("precision", ["float", "double"])
+@pytest.mark.parametrize("quick", [True, False])
+def test_every_form_of_a_vector_gives_the_same_torque(precision, quick, monkeypatch, as_shipped):
+    """By the quick call, by what it hands on to, and where Python's headers are missing."""
+    if not quick:
+        monkeypatch.setattr("delan.deploy.compiled.caller", lambda: None)
+    compiled = delan.compile(trained(Joints.revolute(3)), precision=precision)
+    row = states(compiled, 1)[0]
+    wanted = compiled.inverse_dynamics(*row).copy()
+    spread = np.stack([row, row], axis=-1)
+    forms = ([tuple(one) for one in row], [spread[i, :, 0] for i in range(3)], [jnp.asarray(one) for one in row])
+    for form in (*forms, row.astype(np.float32)):
+        compiled.inverse_dynamics(*np.zeros((3, 3)))
+        np.testing.assert_allclose(compiled.inverse_dynamics(*form), wanted, rtol=2e-6)
+    np.testing.assert_array_equal(compiled.inverse_dynamics(q=row[0], qd=row[1], qdd=row[2]), wanted)
+    for wrong in (row[:, :1], row[:, :2], np.zeros((3, 4)), np.zeros((3, 1, 3))):
+        with pytest.raises(ModelError, match=r"expected one sample, shape \(3,\)"):
+            compiled.inverse_dynamics(*wrong)
+    with pytest.raises(TypeError):
+        compiled.inverse_dynamics(row[0], row[1])
+    kept = compiled.inverse_dynamics
+    del compiled
+    assert np.isfinite(kept(*row)).all()  # it keeps what it needs
 
 
 def test_what_a_model_cannot_do_its_code_does_not_promise():
@@ -160,7 +186,7 @@ def test_comments_cannot_be_broken_out_of():
 
 
 def test_without_a_compiler_it_says_so(monkeypatch):
-    monkeypatch.setattr("delan.deploy.compiled.find_compiler", lambda: None)
+    monkeypatch.setattr("delan.deploy.compiler.find_compiler", lambda: None)
     with pytest.raises(CompilerError, match="install gcc or clang"):
         CompiledModel(trained(Joints.revolute(2)))
 

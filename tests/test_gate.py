@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from delan import storage
 from delan.data.cosines import cosines
-from delan.deploy.compiled import find_compiler
+from delan.deploy.compiler import find_compiler
 from delan.deploy.gate import Certificate, GateSettings, examine
 from delan.deploy.limits import limits_of_urdf, read_limits
 from delan.deploy.workspace import Workspace

@@ -1,0 +1,134 @@
+/* A compiled function of a model as a Python object: copies its arguments to where the function reads them, calls it,
+ * and gives back the array it writes to. Not part of exported code. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stddef.h>
+#include <string.h>
+
+#define MOST_INPUTS 4
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    void (*function)(void *const *);
+    void *const *table;
+    void *place[MOST_INPUTS];
+    Py_ssize_t inputs, length;
+    int single;
+    PyObject *result, *other;
+} Call;
+
+/* Whether a buffer holds `length` floating-point numbers one after the other; if so they are copied. */
+static int copied(const Call *self, const Py_buffer *view, void *place)
+{
+    const char *format = view->format ? view->format : "B";
+    if (view->ndim != 1 || view->shape[0] != self->length)
+        return 0;
+    if (format[0] == 'd' && !format[1]) {
+        const double *from = view->buf;
+        if (self->single)
+            for (Py_ssize_t i = 0; i < self->length; i++)
+                ((float *)place)[i] = (float)from[i];
+        else
+            memcpy(place, from, (size_t)self->length * sizeof *from);
+        return 1;
+    }
+    if (format[0] == 'f' && !format[1]) {
+        const float *from = view->buf;
+        if (self->single)
+            memcpy(place, from, (size_t)self->length * sizeof *from);
+        else
+            for (Py_ssize_t i = 0; i < self->length; i++)
+                ((double *)place)[i] = (double)from[i];
+        return 1;
+    }
+    return 0;
+}
+
+static PyObject *call(PyObject *object, PyObject *const *arguments, size_t count, PyObject *names)
+{
+    Call *self = (Call *)object;
+    if (PyVectorcall_NARGS(count) != self->inputs || names != NULL)
+        return PyObject_Vectorcall(self->other, arguments, count, names);
+    for (Py_ssize_t i = 0; i < self->inputs; i++) {
+        Py_buffer view;
+        if (PyObject_GetBuffer(arguments[i], &view, PyBUF_FORMAT | PyBUF_C_CONTIGUOUS) != 0) {
+            PyErr_Clear();
+            return PyObject_Vectorcall(self->other, arguments, count, names);
+        }
+        const int taken = copied(self, &view, self->place[i]);
+        PyBuffer_Release(&view);
+        if (!taken)
+            return PyObject_Vectorcall(self->other, arguments, count, names);
+    }
+    self->function(self->table);
+    return Py_NewRef(self->result);
+}
+
+static int init(PyObject *object, PyObject *arguments, PyObject *names)
+{
+    Call *self = (Call *)object;
+    unsigned long long function, table, place[MOST_INPUTS] = {0};
+    PyObject *result, *other;
+    if (!PyArg_ParseTuple(arguments, "KKnnpOOK|KKK", &function, &table, &self->inputs, &self->length, &self->single,
+                          &result, &other, &place[0], &place[1], &place[2], &place[3]))
+        return -1;
+    (void)names;
+    if (self->inputs < 1 || self->inputs > MOST_INPUTS) {
+        PyErr_SetString(PyExc_ValueError, "a call takes one to four inputs");
+        return -1;
+    }
+    self->function = (void (*)(void *const *))(size_t)function;
+    self->table = (void *const *)(size_t)table;
+    for (int i = 0; i < MOST_INPUTS; i++)
+        self->place[i] = (void *)(size_t)place[i];
+    Py_XSETREF(self->result, Py_NewRef(result));
+    Py_XSETREF(self->other, Py_NewRef(other));
+    self->vectorcall = call;
+    return 0;
+}
+
+static int traverse(PyObject *object, visitproc visit, void *arg)
+{
+    Py_VISIT(((Call *)object)->result);
+    Py_VISIT(((Call *)object)->other);
+    return 0;
+}
+
+static int clear(PyObject *object)
+{
+    Py_CLEAR(((Call *)object)->result);
+    Py_CLEAR(((Call *)object)->other);
+    return 0;
+}
+
+static void dealloc(PyObject *object)
+{
+    PyObject_GC_UnTrack(object);
+    clear(object);
+    Py_TYPE(object)->tp_free(object);
+}
+
+static PyTypeObject type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "delan_call.Call",
+    .tp_doc = "A compiled function with its arguments in place.",
+    .tp_basicsize = sizeof(Call),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_new = PyType_GenericNew,
+    .tp_init = init,
+    .tp_dealloc = dealloc,
+    .tp_traverse = traverse,
+    .tp_clear = clear,
+    .tp_call = PyVectorcall_Call,
+    .tp_vectorcall_offset = offsetof(Call, vectorcall),
+};
+
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, .m_name = "delan_call", .m_size = -1};
+
+PyMODINIT_FUNC PyInit_delan_call(void)
+{
+    PyObject *made = PyModule_Create(&module);
+    if (made && PyModule_AddType(made, &type) < 0)
+        Py_CLEAR(made);
+    return made;
+}
