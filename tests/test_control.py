@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from delan.control import Controller, Gains, TrackingController
+from delan.deploy.compiler import find_compiler
 from delan.errors import ModelError, SettingsError
 from delan.joints import JointLimits, Joints, JointState, JointTarget
 from delan.models.actuator import ActuatorSettings
@@ -236,11 +237,27 @@ def test_a_compiled_chain_says_what_the_rigid_body_says():
         np.testing.assert_allclose(asked(feed_forward, wanted), expected, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("engine", ["C", "JAX"])
 @pytest.mark.parametrize("network", [LagrangianNetworkSettings(width=8), FeedForwardSettings(width=8)])
-def test_any_learned_model_can_be_compiled(network):
-    model = Blueprint(TWO_LINK.joints, network).build(key=jax.random.key(0))
-    expected = [model.inverse_dynamics(*map(jnp.asarray, target)) for target in targets(5)]
-    np.testing.assert_allclose(asked(feed_forward_of(model), targets(5)), expected, rtol=1e-9, atol=1e-9)
+def test_any_learned_model_can_be_compiled(network, engine, monkeypatch):
+    if engine == "JAX":
+        monkeypatch.setattr("delan.deploy.compiler.find_compiler", lambda: None)
+    elif find_compiler() is None:
+        pytest.skip("there is no C compiler here")
+    blueprint = Blueprint(TWO_LINK.joints, network)
+    model, other = (blueprint.build(key=jax.random.key(seed)) for seed in range(2))
+    feed_forward = feed_forward_of(model)
+    assert isinstance(feed_forward, Compiled)
+    torques = []
+    for one in (model, other):
+        feed_forward.take(on_device(blueprint.pack(one)))
+        torques.append(asked(feed_forward, targets(5)))
+    expected = [[one.inverse_dynamics(*map(jnp.asarray, target)) for target in targets(5)] for one in (model, other)]
+    np.testing.assert_allclose(torques, expected, rtol=1e-9, atol=1e-9)
+    assert feed_forward.engine == ("C" if engine == "C" else f"JAX ({NO_COMPILER})")
+
+
+NO_COMPILER = "there is no C compiler; install gcc or clang, or name one in CC"
 
 
 def test_gravity_is_the_torque_at_rest():

@@ -16,6 +16,7 @@ import delan
 from delan.deploy.c_source import c_source
 from delan.deploy.compiled import CompiledModel
 from delan.deploy.compiler import find_compiler
+from delan.deploy.layout import Numbers
 from delan.deploy.project import export
 from delan.deploy.shape import ExportSettings, Precision
 from delan.errors import CompilerError, ModelError, SettingsError
@@ -104,6 +105,15 @@ def test_c_gives_the_numbers_of_jax(name):
         for what, truth in wanted.items():
             got = np.stack([np.array(methods[what](*row)) for row in rows])
             assert far(got, truth) < tolerance, (what, precision)
+
+
+@pytest.mark.parametrize("name", ["chain with motors", "tanh network", "feed-forward network"])
+def test_numbers_are_the_same_inside_of_jit_and_without_double_precision(name):
+    model = MODELS[name]()
+    wanted = Numbers.of(model).vector
+    np.testing.assert_allclose(eqx.filter_jit(Numbers.traced)(model), wanted, rtol=1e-14)
+    with jax.enable_x64(False):
+        np.testing.assert_array_equal(Numbers.of(model).vector, wanted)
 
 
 def test_new_numbers_enter_without_a_compiler(monkeypatch):

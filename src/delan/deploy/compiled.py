@@ -62,7 +62,11 @@ class CompiledModel:
         numbers = Numbers.of(model)
         if numbers.layout != self._layout:
             raise ModelError("the model has another shape than the compiled one; compile it anew")
-        self._weights[:] = numbers.vector
+        self.take(numbers.vector)
+
+    def take(self, numbers: Float[np.ndarray, " numbers"]) -> None:
+        """Take the numbers of another model of the same shape, as `Numbers` orders them."""
+        self._weights[:] = numbers
 
     def inverse_dynamics(self, q: Vector, qd: Vector, qdd: Vector) -> Vector:
         """The torque of a motion [N m or N]."""

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from ..errors import ModelError
 from ..models.actuator import ActuatedModel, Actuator
@@ -19,7 +20,7 @@ from ..models.trust import Domain, TrustedModel
 PADDING = 16
 """The outputs of layers are padded to a multiple of it, so that they fill the registers of processors."""
 
-Block = tuple[str, np.ndarray]
+Block = tuple[str, Any]
 
 
 class Layout(NamedTuple):
@@ -37,11 +38,17 @@ class Numbers:
 
     @classmethod
     def of(cls, model: Any) -> "Numbers":
-        blocks = tuple((name, np.asarray(values, dtype=float).ravel()) for name, values in _blocks(model))
+        with jax.enable_x64(True):  # a chain computes its links from its weights
+            blocks = tuple((name, np.asarray(values, dtype=float).ravel()) for name, values in _blocks(model, np))
         for name, values in blocks:
             if not np.isfinite(values).all():
                 raise ModelError(f"the model holds numbers that are not finite (block {name}); fit it again")
         return cls(blocks)
+
+    @staticmethod
+    def traced(model: Any) -> Float[Array, " numbers"]:
+        """The `vector` of a model inside of `jax.jit`."""
+        return jnp.concatenate([jnp.ravel(jnp.asarray(values, dtype=float)) for _, values in _blocks(model, jnp)])
 
     @property
     def layout(self) -> Layout:
@@ -59,19 +66,20 @@ def padded(count: int) -> int:
     return -(-count // PADDING) * PADDING
 
 
-def _blocks(model: Any) -> Iterator[Block]:
+def _blocks(model: Any, xp: Any) -> Iterator[Block]:
+    """By numpy, or by JAX's copy of it where the numbers are not known yet."""
     if isinstance(model, TrustedModel):
-        yield from _blocks(model.model)
-        yield from _domain(model.domain)
+        yield from _blocks(model.model, xp)
+        yield from _domain(model.domain, xp)
     elif isinstance(model, ActuatedModel):
-        yield from _blocks(model.rigid)
-        yield from _actuator(model.actuator)
+        yield from _blocks(model.rigid, xp)
+        yield from _actuator(model.actuator, xp)
     elif isinstance(model, LagrangianChain):
-        yield from _chain(model)
+        yield from _chain(model, xp)
     elif isinstance(model, LagrangianNetwork):
-        yield from _network(model)
+        yield from _network(model, xp)
     elif isinstance(model, FeedForwardNetwork):
-        yield from _feed_forward(model)
+        yield from _feed_forward(model, xp)
     else:
         raise ModelError(
             f"a {type(model).__name__} cannot be written as C code; give a chain, a network or a feed-forward network, "
@@ -79,87 +87,83 @@ def _blocks(model: Any) -> Iterator[Block]:
         )
 
 
-def _chain(model: LagrangianChain) -> Iterator[Block]:
+def _chain(model: LagrangianChain, xp: Any) -> Iterator[Block]:
     links = model.links
-    yield "PLACE", np.asarray(links.place)
-    yield "INERTIA", np.asarray(links.inertia)
-    yield "ARMATURE", np.asarray(model.armature)
-    yield "GRAVITY", np.asarray(links.gravity)
+    yield "PLACE", links.place
+    yield "INERTIA", links.inertia
+    yield "ARMATURE", model.armature
+    yield "GRAVITY", links.gravity
 
 
-def _network(model: LagrangianNetwork) -> Iterator[Block]:
+def _network(model: LagrangianNetwork, xp: Any) -> Iterator[Block]:
     scale = model.normalisation
-    torque = np.asarray(scale.tau_std, dtype=float)
+    torque = xp.asarray(scale.tau_std, dtype=float)
     seen = (torque / torque.max()) ** model.settings.focus
     sliding = np.array([kind == "prismatic" for kind in model.joints.kinds])
-    yield "SEEN", np.where(sliding, seen / np.asarray(scale.q_std), seen)
-    yield "CENTRE", np.asarray(scale.q_mean)
-    yield from _layers(model.trunk, back=True)
+    yield "SEEN", xp.where(sliding, seen / xp.asarray(scale.q_std), seen)
+    yield "CENTRE", scale.q_mean
+    yield from _layers(model.trunk, xp, back=True)
     heads = [model.diagonal, model.lower, model.gravity]
-    weight = np.concatenate([np.asarray(head.weight, dtype=float) for head in heads])
-    bias = np.concatenate([np.asarray(head.bias, dtype=float) for head in heads])
-    yield from _head(weight, bias, back=True)
-    yield "ROW", np.sqrt(torque / np.asarray(scale.qdd_std))
-    yield "OFFSET", np.array([model.settings.offset])
-    yield "GRAVITY", np.array([torque.max()]) if model.settings.gravity == "potential" else torque
+    weight = xp.concatenate([xp.asarray(head.weight, dtype=float) for head in heads])
+    bias = xp.concatenate([xp.asarray(head.bias, dtype=float) for head in heads])
+    yield from _head(weight, bias, xp, back=True)
+    yield "ROW", xp.sqrt(torque / xp.asarray(scale.qdd_std))
+    yield "OFFSET", xp.asarray([model.settings.offset])
+    yield "GRAVITY", torque.max()[None] if model.settings.gravity == "potential" else torque
 
 
-def _feed_forward(model: FeedForwardNetwork) -> Iterator[Block]:
+def _feed_forward(model: FeedForwardNetwork, xp: Any) -> Iterator[Block]:
     """With the scales of inputs and outputs in the first and in the last layer."""
     scale = model.normalisation
     endless = np.array([kind == "continuous" for kind in model.joints.kinds])
     ones, zeros = np.ones(2 * endless.sum()), np.zeros(2 * endless.sum() + 2 * len(endless))
-    spread = np.concatenate([np.asarray(scale.q_std)[~endless], ones, scale.qd_std, scale.qdd_std])
-    centre = np.concatenate([np.asarray(scale.q_mean)[~endless], zeros])
-    first = model.trunk.layers[0]
-    weight = np.asarray(first.weight, dtype=float) / spread
-    bias = np.asarray(first.bias, dtype=float) - weight @ centre
-    yield from _layers(model.trunk, back=False, first=(weight, bias))
-    torque = np.asarray(scale.tau_std, dtype=float)
-    yield from _head(
-        torque[:, None] * np.asarray(model.torque.weight), torque * model.torque.bias + scale.tau_mean, back=False
-    )
+    spread = xp.concatenate([xp.asarray(scale.q_std)[~endless], ones, scale.qd_std, scale.qdd_std])
+    centre = xp.concatenate([xp.asarray(scale.q_mean)[~endless], zeros])
+    weight, bias = _numbers_of(model.trunk.layers[0], xp)
+    weight = weight / spread[None]
+    yield from _layers(model.trunk, xp, back=False, first=(weight, bias - weight @ centre))
+    torque = xp.asarray(scale.tau_std, dtype=float)
+    weight, bias = _numbers_of(model.torque, xp)
+    yield from _head(torque[:, None] * weight, torque * bias + xp.asarray(scale.tau_mean), xp, back=False)
 
 
-def _layers(trunk: Perceptron, *, back: bool, first: tuple[np.ndarray, np.ndarray] | None = None) -> Iterator[Block]:
+def _layers(trunk: Perceptron, xp: Any, *, back: bool, first: tuple[Any, Any] | None = None) -> Iterator[Block]:
     """The layers of a trunk, each by columns; with `back`, those of the transposed ones too."""
-    weight, bias = first or _numbers_of(trunk.layers[0])
+    weight, bias = first or _numbers_of(trunk.layers[0], xp)
     width, inputs = padded(weight.shape[0]), padded(weight.shape[1])
-    yield "LAYER_0", _columns(weight, width, inputs)
-    yield "BIAS_0", _filled(bias, width)
-    others = [_numbers_of(layer) for layer in trunk.layers[1:]]
-    yield "LAYERS", _joined(_columns(weight, width, width) for weight, _ in others)
-    yield "BIASES", _joined(_filled(bias, width) for _, bias in others)
+    yield "LAYER_0", _columns(weight, width, inputs, xp)
+    yield "BIAS_0", _filled(bias, width, xp)
+    others = [_numbers_of(layer, xp) for layer in trunk.layers[1:]]
+    yield "LAYERS", _joined((_columns(weight, width, width, xp) for weight, _ in others), xp)
+    yield "BIASES", _joined((_filled(bias, width, xp) for _, bias in others), xp)
     if back:
-        yield "LAYER_0_BACK", _columns(weight.T, inputs, width)
-        yield "LAYERS_BACK", _joined(_columns(weight.T, width, width) for weight, _ in others)
+        yield "LAYER_0_BACK", _columns(weight.T, inputs, width, xp)
+        yield "LAYERS_BACK", _joined((_columns(weight.T, width, width, xp) for weight, _ in others), xp)
 
 
-def _head(weight: np.ndarray, bias: Any, *, back: bool) -> Iterator[Block]:
+def _head(weight: Any, bias: Any, xp: Any, *, back: bool) -> Iterator[Block]:
     outputs, width = padded(weight.shape[0]), padded(weight.shape[1])
-    yield "HEADS", _columns(weight, outputs, width)
-    yield "HEADS_BIAS", _filled(np.asarray(bias, dtype=float), outputs)
+    yield "HEADS", _columns(weight, outputs, width, xp)
+    yield "HEADS_BIAS", _filled(bias, outputs, xp)
     if back:
-        yield "HEADS_BACK", _columns(weight.T, width, outputs)
+        yield "HEADS_BACK", _columns(weight.T, width, outputs, xp)
 
 
-def _numbers_of(layer: Affine) -> tuple[np.ndarray, np.ndarray]:
-    return np.asarray(layer.weight, dtype=float), np.asarray(layer.bias, dtype=float)
+def _numbers_of(layer: Affine, xp: Any) -> tuple[Any, Any]:
+    return xp.asarray(layer.weight, dtype=float), xp.asarray(layer.bias, dtype=float)
 
 
-def _columns(weight: np.ndarray, outputs: int, inputs: int) -> np.ndarray:
+def _columns(weight: Any, outputs: int, inputs: int, xp: Any) -> Any:
     """A matrix by its columns, padded with zeros."""
-    full = np.zeros((inputs, outputs))
-    full[: weight.shape[1], : weight.shape[0]] = weight.T
-    return full.ravel()
+    return xp.pad(weight.T, ((0, inputs - weight.shape[1]), (0, outputs - weight.shape[0]))).ravel()
 
 
-def _filled(values: np.ndarray, size: int) -> np.ndarray:
-    return np.concatenate([values, np.zeros(size - len(values))])
+def _filled(values: Any, size: int, xp: Any) -> Any:
+    return xp.pad(values, (0, size - len(values)))
 
 
-def _joined(parts: Iterator[np.ndarray]) -> np.ndarray:
-    return np.concatenate([np.zeros(0), *parts])
+def _joined(parts: Iterator[Any], xp: Any) -> Any:
+    return xp.concatenate([np.zeros(0), *parts])
 
 
 COLUMNS = {
@@ -174,16 +178,16 @@ COLUMNS = {
 }
 
 
-def _actuator(head: Actuator) -> Iterator[Block]:
-    weights = {name: np.asarray(row) for name, row in head.named.items()}
-    yield "STEEPNESS", np.exp(-np.asarray(head.log_width, dtype=float))
-    yield "STRIBECK_SLOWNESS", np.exp(-np.asarray(head.log_stribeck_speed, dtype=float))
+def _actuator(head: Actuator, xp: Any) -> Iterator[Block]:
+    weights = {name: xp.asarray(row) for name, row in head.named.items()}
+    yield "STEEPNESS", xp.exp(-xp.asarray(head.log_width, dtype=float))
+    yield "STRIBECK_SLOWNESS", xp.exp(-xp.asarray(head.log_stribeck_speed, dtype=float))
     for name, row in weights.items():
         if name in COLUMNS:
             yield COLUMNS[name], row
-    yield "STOPS", _joined(row for name, row in weights.items() if name not in COLUMNS)
+    yield "STOPS", _joined((row for name, row in weights.items() if name not in COLUMNS), xp)
 
 
-def _domain(domain: Domain) -> Iterator[Block]:
-    yield "STATES", np.asarray(domain.states)
-    yield "NEARNESS", np.asarray(1 / (jnp.asarray(domain.spread) * domain.radius))
+def _domain(domain: Domain, xp: Any) -> Iterator[Block]:
+    yield "STATES", domain.states
+    yield "NEARNESS", 1 / (xp.asarray(domain.spread) * xp.asarray(domain.radius))

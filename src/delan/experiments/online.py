@@ -123,7 +123,7 @@ class OnlineRun:
 class OnlineOutcome:
     """What came of it: the run that learned, the runs after it with the model frozen, and the learned model, if any.
 
-    `granted` tells what the system allowed to a loop by the wall clock.
+    `granted` tells what the system allowed to a loop by the wall clock, `engine` who computed a learned torque.
     """
 
     settings: OnlineRun
@@ -131,6 +131,7 @@ class OnlineOutcome:
     test: dict[str, LoopResult]
     model: Any
     granted: Granted | None
+    engine: str | None = None
 
     @property
     def interrupted(self) -> bool:
@@ -149,6 +150,7 @@ class OnlineOutcome:
             **train,
             "tracking": tracking,
             "test_loops": {name: one["loop"] for name, one in tests.items()},
+            "engine": self.engine,
             "problems": [] if self.granted is None else list(self.granted.problems),
         }
 
@@ -204,7 +206,8 @@ def run_online(
             learner.close()
         if recorder is not None:
             recorder.close()
-    return OnlineOutcome(settings, train, tests, _model(feed_forward, learner), granted)
+    engine = feed_forward.engine if isinstance(feed_forward, Compiled) else None
+    return OnlineOutcome(settings, train, tests, _model(feed_forward, learner), granted, engine)
 
 
 def training_motions(settings: OnlineRun) -> list[Trajectory]:

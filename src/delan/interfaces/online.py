@@ -91,6 +91,8 @@ def tell(outcome: OnlineOutcome) -> None:
     if numbers["first_model_seconds"] is not None:
         first = f"first after {numbers['first_model_seconds']:.2f} s"
         typer.echo(f"Models: {first}, {loop['swaps']} taken, {loop['refused']} refused.")
+    if numbers["engine"] is not None:
+        typer.echo(f"Learned torques computed by {numbers['engine']}.")
     for event in numbers["events"]:
         if event["kind"] in ("learner", "restart"):
             typer.echo(f"At {event['t']:.1f} s: {event['text']}.")

@@ -15,7 +15,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..control import TrackingController
-from ..errors import ModelError
+from ..deploy.compiled import CompiledModel
+from ..deploy.layout import Numbers as CodeNumbers
+from ..errors import CompilerError, ModelError, SettingsError
 from ..joints import Joints, JointTarget
 from ..models.actuator import ActuatedModel, Actuator, ActuatorState, Memory
 from ..models.blueprint import Blueprint
@@ -92,15 +94,21 @@ class Direct:
 class Compiled:
     """A learned model as one compiled function of its numbers, so that other numbers need no compilation.
 
-    Computes in float64, in JAX's own threads. Stop operators of its friction remember the wanted motion.
+    Computes in float64: at once, as C code, where there is a C compiler; else by JAX, in its own threads. Stop
+    operators of its friction remember the wanted motion, by JAX alone.
 
     Attributes:
         weights: its numbers on the device, in the order of `Blueprint.pack`; None: no model yet, the torque is zero.
+        engine: who computes, in words; known once it is prepared.
     """
 
     def __init__(self, blueprint: Blueprint, weights: Numbers | None = None):
         self.blueprint, self.joints = blueprint, blueprint.joints
         self.weights: Array | None = None
+        self.engine = "not prepared"
+        self._code: CompiledModel | None = None
+        self._translate: Any = None
+        self._translated: Array | None = None
         settings = blueprint.actuator
         self._motors = Actuator(self.joints, settings) if settings is not None and settings.stops else None
         self._memory: Any = None
@@ -126,21 +134,25 @@ class Compiled:
         if self.weights is None:
             self._memory = None  # friction remembers from the first target on that it was asked for
         self.weights = weights
+        self._begin_translation()
 
     def prepare(self, q: Vector) -> None:
         rest = JointTarget(q, 0 * q, 0 * q)
-        if self._run is None:
-            numbers = np.zeros(self.blueprint.size)
-            with jax.enable_x64(True):
-                example = (numbers, np.concatenate(rest), self._relaxed(q))
-                self._run = jax.jit(self._inverse_dynamics).lower(*example).compile()
-                jax.block_until_ready(self._run(*example))  # the first call is slower than the others
+        if self.engine == "not prepared":
+            self._compile(rest)
+            self._begin_translation()
         self._memory, self._torque = None, np.zeros(self.joints.dof)
         self.begin(rest)
         self.ready(wait=True)
 
     def begin(self, target: JointTarget) -> None:
         if self.weights is None:
+            return
+        if self._code is not None:
+            if self._translated is not None:
+                self._code.take(np.asarray(self._translated))
+                self._translated = None
+            self._torque = self._code.inverse_dynamics(*target).copy()
             return
         memory = self._relaxed(target.q_des) if self._memory is None else self._memory
         with jax.enable_x64(True):
@@ -150,6 +162,31 @@ class Compiled:
         if isinstance(self._torque, np.ndarray):
             return self._torque
         return np.asarray(self._torque) if wait or self._torque.is_ready() else None
+
+    def _compile(self, rest: JointTarget) -> None:
+        numbers = np.zeros(self.blueprint.size)
+        why = "its friction remembers"
+        if self._motors is None:
+            try:
+                self._code = CompiledModel(self.blueprint.build(key=jax.random.key(0)))
+            except (CompilerError, SettingsError) as error:
+                why = str(error)
+        with jax.enable_x64(True):
+            if self._code is not None:
+                self.engine = "C"
+                order = jax.jit(lambda weights: CodeNumbers.traced(self.blueprint.unpack(weights)))
+                self._translate = order.lower(numbers).compile()
+                return
+            self.engine = f"JAX ({why})"
+            example = (numbers, np.concatenate(rest), self._relaxed(rest.q_des))
+            self._run = jax.jit(self._inverse_dynamics).lower(*example).compile()
+            jax.block_until_ready(self._run(*example))  # the first call is slower than the others
+
+    def _begin_translation(self) -> None:
+        """Have the weights put into the order of the C code, by JAX's threads, until the next target."""
+        if self._translate is not None and self.weights is not None:
+            with jax.enable_x64(True):
+                self._translated = self._translate(self.weights)
 
     def _relaxed(self, q: Vector) -> ActuatorState | None:
         return None if self._motors is None else self._motors.init(q)
