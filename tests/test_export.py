@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -134,7 +135,7 @@ def test_every_form_of_a_vector_gives_the_same_torque(precision, quick, monkeypa
     """By the quick call, by what it hands on to, and where Python's headers are missing."""
     if not quick:
         monkeypatch.setattr("delan.deploy.compiled.caller", lambda: None)
-    compiled = delan.compile(trained(Joints.revolute(3)), precision=precision)
+    compiled: Any = delan.compile(trained(Joints.revolute(3)), precision=precision)
     row = states(compiled, 1)[0]
     wanted = compiled.inverse_dynamics(*row).copy()
     spread = np.stack([row, row], axis=-1)

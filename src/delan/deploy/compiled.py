@@ -127,7 +127,7 @@ class CompiledModel:
         table = (ctypes.c_void_p * len(places))(*places)
         self._tables[function] = table
         compiled = self._library[f"model_call_{function}"]
-        compiled.restype, compiled.argtypes = None, None
+        compiled.restype = None
         return partial(compiled, table)
 
     def _quick(self, function: str, result: np.ndarray, slow: Callable[..., Vector]) -> Callable[..., Vector]:

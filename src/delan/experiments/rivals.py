@@ -1,5 +1,6 @@
 """The models that experiments compare: how each looks in a figure, and how each is fitted."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -8,7 +9,7 @@ import jax
 from ..errors import SettingsError
 from ..joints import Dataset
 from ..learning.descent import DescentSettings
-from ..learning.fit import fit
+from ..learning.fit import FitResult, fit
 from ..learning.identify import IdentifySettings, identify
 from ..learning.objective import Objective
 from ..learning.planning import FitSettings
@@ -102,7 +103,7 @@ def network(model: str, width: int) -> LagrangianNetworkSettings | FeedForwardSe
     return LagrangianNetworkSettings(width=width) if model == "delan" else FeedForwardSettings(width=width)
 
 
-def train(model: str, dataset: Dataset, choice: Choice, *, seed: int, friction: bool = False) -> InverseDynamics:
+def train(model: str, dataset: Dataset, choice: Choice, *, seed: int, friction: bool = False) -> FitResult:
     """A network fitted with a choice; the best weights on validation trajectories out of the dataset are kept."""
     batch = min(DescentSettings.batch, len(dataset))
     settings = FitSettings(
@@ -112,14 +113,21 @@ def train(model: str, dataset: Dataset, choice: Choice, *, seed: int, friction: 
         descent=DescentSettings(learning_rate=choice.learning_rate),
     )
     head = FRICTION if friction else None
-    return fit(dataset, network(model, choice.width), settings, friction=head, key=jax.random.key(seed)).model
+    return fit(dataset, network(model, choice.width), settings, friction=head, key=jax.random.key(seed))
+
+
+def best_of(model: str, dataset: Dataset, choices: Iterable[Choice], *, seed: int) -> tuple[InverseDynamics, Choice]:
+    """A network fitted with each choice: the one that the validation trajectories like best, and its choice."""
+    tried = [(train(model, dataset, choice, seed=seed), choice) for choice in choices]
+    result, choice = min(tried, key=lambda one: one[0].validation.torque.nmse_mean)
+    return result.model, choice
 
 
 def fitted(model: str, dataset: Dataset, *, task: Task, believed: Arm, seed: int) -> InverseDynamics:
     """A model of that name, fitted to a dataset; `believed` gives the kinematics to those who need them."""
     name, _, extra = model.partition("-")
     if name in ("delan", "feedforward"):
-        return train(name, dataset, CHOSEN[task, name], seed=seed, friction=extra == "friction")
+        return train(name, dataset, CHOSEN[task, name], seed=seed, friction=extra == "friction").model
     if name == "chain":
         head = FRICTION if extra == "friction" else None
         settings = FitSettings(epochs=ITERATIONS)

@@ -42,7 +42,7 @@ def cells(size: Size) -> list[Cell]:
 def run(cell: Cell) -> Result:
     seed, errors = SEED_BASE + cell.seed, []
     for known, unseen in _logs(cell["task"], seed):
-        model = train(cell.model, corrupted(known, NOISE, seed), CANDIDATES[cell["candidate"]], seed=seed)
+        model = train(cell.model, corrupted(known, NOISE, seed), CANDIDATES[cell["candidate"]], seed=seed).model
         # Scored on noisy samples too: on a robot there are no others.
         noisy = corrupted(unseen, NOISE, seed + 1)
         errors.append(evaluate(model, noisy, rollouts=False).torque.nmse_mean)
