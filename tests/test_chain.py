@@ -1,5 +1,7 @@
 """The Lagrangian chain against other derivations of the same mechanics, and what a fit of it finds."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -40,6 +42,17 @@ def random_chain(request) -> LagrangianChain:
     return chain(Joints.of(kinds), seed=3, parents=parents)
 
 
+@eqx.filter_jit
+def asked(model: Any, q: jax.Array, qd: jax.Array, qdd: jax.Array) -> tuple[Any, ...]:
+    """Torque, inertia, energy and parts of the torque at once: one program for a model."""
+    return (
+        model.inverse_dynamics(q, qd, qdd),
+        model.mass_matrix(q),
+        model.energy(q, qd),
+        model.components(q, qd, qdd),
+    )
+
+
 def motions(dof: int, count: int = 3) -> list[list[jax.Array]]:
     draws = np.random.default_rng(5).normal(0, 1, (count, 3, dof))
     return [list(map(jnp.asarray, draw)) for draw in draws]
@@ -54,7 +67,7 @@ def test_sweeps_give_the_torque_of_the_chains_own_lagrangian(random_chain):
 
     oracle = jax.jit(lambda *motion: torque_from_lagrangian(lagrangian, *motion))
     for motion in motions(random_chain.joints.dof):
-        torque = eqx.filter_jit(random_chain.inverse_dynamics)(*motion)
+        torque, *_ = asked(random_chain, *motion)
         np.testing.assert_allclose(torque, oracle(*motion), rtol=1e-9, atol=1e-9)
 
 
@@ -66,11 +79,10 @@ def test_sweeps_agree_with_the_euler_lagrange_functions(random_chain):
 
     parts = jax.jit(lambda *motion: euler_lagrange.components(terms, *motion))
     for motion in motions(random_chain.joints.dof):
-        ours = eqx.filter_jit(random_chain.components)(*motion)
+        *_, ours = asked(random_chain, *motion)
+        law = parts(*motion)
         for name in ("inertial", "coriolis", "gravity"):
-            np.testing.assert_allclose(
-                getattr(ours, name), getattr(parts(*motion), name), rtol=1e-8, atol=1e-8, err_msg=name
-            )
+            np.testing.assert_allclose(getattr(ours, name), getattr(law, name), rtol=1e-8, atol=1e-8, err_msg=name)
 
 
 def test_gravity_is_curl_free(random_chain):
@@ -86,7 +98,8 @@ def test_coriolis_torque_is_that_of_the_christoffel_symbols(random_chain):
         d = np.asarray(slope(q))  # ∂H_ij / ∂q_k
         symbols = (d + d.transpose(0, 2, 1) - d.transpose(2, 1, 0)) / 2
         expected = np.einsum("ijk,j,k->i", symbols, qd, qd)
-        np.testing.assert_allclose(random_chain.components(q, qd, qdd).coriolis, expected, rtol=1e-9, atol=1e-9)
+        *_, ours = asked(random_chain, q, qd, qdd)
+        np.testing.assert_allclose(ours.coriolis, expected, rtol=1e-9, atol=1e-9)
 
 
 def known_arms() -> dict[str, RigidBody]:
@@ -103,10 +116,10 @@ def test_a_real_arms_numbers_give_pinocchios_torques_inertia_and_energy(name):
     body = known_arms()[name]
     exact = from_rigid_body(body)
     for q, qd, qdd in motions(body.joints.dof, 5):
-        torque = eqx.filter_jit(exact.inverse_dynamics)(q, qd, qdd)
+        torque, inertia, energy, _ = asked(exact, q, qd, qdd)
         np.testing.assert_allclose(torque, body.inverse_dynamics(q, qd, qdd), rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(exact.mass_matrix(q), body.mass_matrix(q), rtol=1e-9, atol=1e-9)
-        assert float(exact.energy(q, qd).kinetic) == pytest.approx(body.energy(q, qd).kinetic, rel=1e-9)
+        np.testing.assert_allclose(inertia, body.mass_matrix(q), rtol=1e-9, atol=1e-9)
+        assert float(energy.kinetic) == pytest.approx(body.energy(q, qd).kinetic, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", sorted(set(known_arms()) - {"one joint"}))
@@ -120,9 +133,7 @@ def test_settling_changes_no_torque(name):
     after = settled(loose)
     assert np.abs(looseness(loose)).max() > 0.1
     for motion in motions(body.joints.dof):
-        np.testing.assert_allclose(
-            eqx.filter_jit(after.inverse_dynamics)(*motion), body.inverse_dynamics(*motion), rtol=1e-8, atol=1e-8
-        )
+        np.testing.assert_allclose(asked(after, *motion)[0], body.inverse_dynamics(*motion), rtol=1e-8, atol=1e-8)
     assert np.abs(looseness(after)).max() < 1e-9
 
 
@@ -176,7 +187,8 @@ def test_the_tie_to_rigid_arms_moves_the_weights():
     for rigidity in (0.0, 1.0):
         objective = Objective(rigidity=rigidity)
         scale = Scale.of(dataset, objective)
-        slopes.append(eqx.filter_grad(lambda one, o=objective, s=scale: loss(one, samples, s, o))(made).turn)
+        slope = eqx.filter_jit(eqx.filter_grad(lambda one, o=objective, s=scale: loss(one, samples, s, o)))
+        slopes.append(slope(made).turn)
     assert np.abs(slopes[0] - slopes[1]).max() > 0.1
 
 

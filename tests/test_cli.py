@@ -1,4 +1,4 @@
-"""The command line as a person types it: in processes of its own, with files, signals and exit codes."""
+"""The command line as a person types it: mostly in processes of its own, with files, signals and exit codes."""
 
 import json
 import os
@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner, Result
 
 from delan import storage
 from delan.data.letters import LETTERS
+from delan.interfaces.cli import app
 from delan.joints import Dataset, Joints
 
 from .members import pendulum
@@ -27,6 +29,11 @@ def run(*arguments: object, cwd: Path, **options) -> subprocess.CompletedProcess
     return subprocess.run(
         [*DELAN, *map(str, arguments)], cwd=cwd, capture_output=True, text=True, timeout=300, **options
     )
+
+
+def typed(*arguments: object) -> Result:
+    """The command in this process, for what needs none of its own."""
+    return CliRunner().invoke(app, [*map(str, arguments)], env={"COLUMNS": "80", "TERM": "dumb"})
 
 
 def write(path: Path, data: Dataset) -> Path:
@@ -143,9 +150,10 @@ def test_a_feed_forward_fit_and_several_seeds(folder):
         (["evaluate", "none.delan", "arm.npz"], "none.delan: no such file; check the path"),
     ],
 )
-def test_bad_input_gets_one_clear_line(folder, arguments, message):
-    shown = run(*arguments, cwd=folder)
-    assert shown.returncode == 1
+def test_bad_input_gets_one_clear_line(folder, monkeypatch, as_shipped, arguments, message):
+    monkeypatch.chdir(folder)
+    shown = typed(*arguments)
+    assert shown.exit_code == 1
     assert message in shown.stderr
     assert "Traceback" not in shown.stderr
     assert shown.stdout == ""
@@ -158,6 +166,8 @@ def test_a_test_log_of_another_robot_is_found_before_the_training(folder):
     shown = run(*FIT, "arm.npz", "-o", "never.delan", "--test", "two.npz", cwd=folder)
     assert shown.returncode == 1
     assert "the model has 1 joints and two.npz has 2" in shown.stderr
+    assert "Traceback" not in shown.stderr
+    assert shown.stdout == ""
     assert not (folder / "never.delan").exists()
 
 
@@ -256,8 +266,9 @@ def test_references_are_drawn_and_written(tmp_path):
         (["references", "cosines", "-o", "x.csv"], "x.csv: motions are written as .npz files"),
     ],
 )
-def test_bad_references_get_one_clear_line(arguments, message, tmp_path):
-    shown = run(*arguments, cwd=tmp_path)
-    assert shown.returncode == 1
+def test_bad_references_get_one_clear_line(arguments, message, tmp_path, monkeypatch, as_shipped):
+    monkeypatch.chdir(tmp_path)
+    shown = typed(*arguments)
+    assert shown.exit_code == 1
     assert message in shown.stderr
     assert not list(tmp_path.iterdir())

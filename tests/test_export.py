@@ -123,7 +123,7 @@ def test_new_numbers_enter_without_a_compiler(monkeypatch):
     monkeypatch.setattr("delan.deploy.compiler.find_compiler", lambda: None)
     compiled.swap(other)
     row = states(one, 1)[0]
-    wanted = other.inverse_dynamics(*(jnp.asarray(column) for column in row))
+    wanted = eqx.filter_jit(other.inverse_dynamics)(*(jnp.asarray(column) for column in row))
     np.testing.assert_allclose(compiled.inverse_dynamics(*row), wanted, rtol=1e-10)
     with pytest.raises(ModelError, match="another shape"):
         compiled.swap(LagrangianChain(Joints.revolute(2), key=jax.random.key(0)))
@@ -170,9 +170,9 @@ def test_the_domain_is_that_of_the_model():
     )
     members = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]) if eqx.is_array(leaf) else leaf, chain)
     model = trusted(chain, members, floor=jnp.ones(3), band=jnp.ones(3), domain=domain, level=0.9)
-    compiled = delan.compile(model)
+    compiled, in_domain = delan.compile(model), eqx.filter_jit(model.in_domain)
     for q, qd, _ in 4 * states(model):  # far out, where a continuous joint has turned more than once
-        wanted = model.in_domain(jnp.asarray(q), jnp.asarray(qd))
+        wanted = in_domain(jnp.asarray(q), jnp.asarray(qd))
         np.testing.assert_allclose(compiled.in_domain(q, qd), wanted, rtol=1e-12)
 
 
@@ -240,7 +240,7 @@ def test_memory_of_friction_in_c_is_that_of_python(tmp_path):
     q = np.cumsum(rng.normal(0, 0.02, (200, 3)), axis=0)
     qd, qdd = rng.normal(0, 1, (2, 200, 3))
     memory = model.actuator.remember(q)
-    wanted = jax.vmap(lambda a, b, c, m: model.inverse_dynamics(a, b, c, memory=m))(
+    wanted = jax.jit(jax.vmap(lambda a, b, c, m: model.inverse_dynamics(a, b, c, memory=m)))(
         jnp.asarray(q), jnp.asarray(qd), jnp.asarray(qdd), memory
     )
     export(model, tmp_path, ExportSettings("my_arm", "double"))

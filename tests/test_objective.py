@@ -32,7 +32,7 @@ def value_and_gradient(model, dataset: Dataset, objective: Objective):
     weights, fixed = trainable(model)
     flat, unravel = ravel_pytree(weights)
     scale, samples = Scale.of(dataset, objective), Samples.of(dataset)
-    return jax.value_and_grad(lambda w: loss(eqx.combine(unravel(w), fixed), samples, scale, objective))(flat)
+    return jax.jit(jax.value_and_grad(lambda w: loss(eqx.combine(unravel(w), fixed), samples, scale, objective)))(flat)
 
 
 @pytest.mark.parametrize("term", [{"torque": "squared"}, {"power": 0.3}, {"weight_decay": 1e-2}])
@@ -47,12 +47,13 @@ def test_each_term_changes_the_gradient(term, model, dataset):
 
 
 def test_the_losses_are_what_the_paper_writes(model, dataset):
-    predicted = jax.vmap(model.inverse_dynamics)(*map(jnp.asarray, (dataset.q, dataset.qd, dataset.qdd)))
+    predicted = jax.jit(jax.vmap(model.inverse_dynamics))(*map(jnp.asarray, (dataset.q, dataset.qd, dataset.qdd)))
     error = np.asarray(predicted) - dataset.tau
     samples = Samples.of(dataset)
 
     def of(objective: Objective) -> float:
-        return float(loss(model, samples, Scale.of(dataset, objective), objective))
+        scale = Scale.of(dataset, objective)
+        return float(eqx.filter_jit(loss)(model, samples, scale, objective))
 
     assert of(Objective(torque="squared")) == pytest.approx(np.mean(error**2))
     assert of(Objective()) == pytest.approx(np.mean(error**2) / dataset.tau.var())
@@ -86,8 +87,8 @@ def test_normal_equations_are_the_gradient_and_its_jacobian(model, dataset, chun
     def model_of(w):
         return eqx.combine(unravel(w), fixed)
 
-    gradient, curvature = _normal_equations(model_of, flat, samples, scale, objective, chunk)
-    expected = jax.grad(lambda w: data_loss(model_of(w), samples, scale, objective))(flat)
+    gradient, curvature = jax.jit(lambda w: _normal_equations(model_of, w, samples, scale, objective, chunk))(flat)
+    expected = jax.jit(jax.grad(lambda w: data_loss(model_of(w), samples, scale, objective)))(flat)
     np.testing.assert_allclose(2 * gradient, expected, rtol=1e-9, atol=1e-12)
 
     def errors(w):
@@ -95,7 +96,7 @@ def test_normal_equations_are_the_gradient_and_its_jacobian(model, dataset, chun
         power = jnp.sum(samples.qd * torque, axis=1) * jnp.sqrt(0.2 / scale.power)
         return jnp.concatenate([torque[:, 0] / jnp.sqrt(scale.torque[0]), power]) / np.sqrt(len(dataset))
 
-    jacobian = jax.jacfwd(errors)(flat)
+    jacobian = jax.jit(jax.jacfwd(errors))(flat)
     np.testing.assert_allclose(curvature, jacobian.T @ jacobian, rtol=1e-9, atol=1e-12)
 
 

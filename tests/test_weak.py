@@ -61,7 +61,7 @@ def test_friction_with_memory_is_in_the_mean():
     dataset = moved(model)
     memory = np.asarray(model.actuator.remember(dataset.q))
     rows = (jnp.asarray(column) for column in (dataset.q, dataset.qd, dataset.qdd, memory))
-    tau = jax.vmap(lambda q, qd, qdd, m: model.inverse_dynamics(q, qd, qdd, memory=m))(*rows)
+    tau = jax.jit(jax.vmap(lambda q, qd, qdd, m: model.inverse_dynamics(q, qd, qdd, memory=m)))(*rows)
     windows = Windows.of(replace(dataset, tau=np.asarray(tau)), model.actuator.settings)
     told = mean_torques(model, windows)
     assert np.max(np.abs(told - windows.tau) / np.abs(windows.tau).max(axis=0)) < 5e-3
@@ -80,7 +80,7 @@ def test_noise_in_positions_hurts_windows_less_than_differences():
     )
     windows = evaluate_windows(model, prepare(noisy))
     plain = prepare(noisy)
-    tau = jax.vmap(model.inverse_dynamics)(*(jnp.asarray(one) for one in (plain.q, plain.qd, plain.qdd)))
+    tau = jax.jit(jax.vmap(model.inverse_dynamics))(*(jnp.asarray(one) for one in (plain.q, plain.qd, plain.qdd)))
     differences = np.mean((np.asarray(tau) - plain.tau) ** 2, axis=0) / plain.tau.var(axis=0)
     assert windows.torque.nmse_mean < 1e-3
     assert windows.torque.nmse_mean < 1e-2 * differences.mean()

@@ -253,13 +253,7 @@ class Actuator(eqx.Module):
     ) -> tuple[ActuatorState, Float[Array, "time stops motors"]]:
         """The memory after a motion, and s/r of the stop operators along it; `starts` marks rows that begin relaxed."""
         starts = np.zeros(len(q), dtype=bool) if starts is None else starts
-
-        def step(state: ActuatorState, row: tuple[Array, Array]) -> tuple[ActuatorState, Array]:
-            moved = _moved(self, state, row[0])
-            state = jax.tree.map(lambda new, old: jnp.where(row[1], new, old), self.init(row[0]), moved)
-            return state, _normalised(self, state)
-
-        return jax.lax.scan(step, jax.tree.map(jnp.asarray, state), (jnp.asarray(q), jnp.asarray(starts)))
+        return _follow(self, jax.tree.map(jnp.asarray, state), jnp.asarray(q), jnp.asarray(starts))
 
     def remember(
         self, q: Float[Numbers, "time dof"], starts: Bool[Numbers, " time"] | None = None
@@ -365,6 +359,18 @@ def _moved(head: Actuator, state: ActuatorState, q: Any) -> ActuatorState:
     position = _at_motors(head, q)
     radii = np.array(head.settings.stops, dtype=state.stops.dtype)[:, None]
     return ActuatorState(position, stop(state.stops, (position - state.position)[None], radii))
+
+
+@eqx.filter_jit
+def _follow(
+    head: Actuator, state: ActuatorState, q: Float[Array, "time dof"], starts: Bool[Array, " time"]
+) -> tuple[ActuatorState, Float[Array, "time stops motors"]]:
+    def step(state: ActuatorState, row: tuple[Array, Array]) -> tuple[ActuatorState, Array]:
+        moved = _moved(head, state, row[0])
+        state = jax.tree.map(lambda new, old: jnp.where(row[1], new, old), head.init(row[0]), moved)
+        return state, _normalised(head, state)
+
+    return jax.lax.scan(step, state, (q, starts))
 
 
 def _normalised(head: Actuator, state: ActuatorState) -> Any:

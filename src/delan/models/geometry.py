@@ -272,7 +272,9 @@ def from_rigid_body(body: RigidBody) -> LagrangianChain:
         if parent < 0:
             turn, shift = places[k]
             places[k] = (base_turn.T @ turn, base_turn.T @ (shift - base_shift))
-    blank = LagrangianChain(body.joints, LagrangianChainSettings(parents), key=jax.random.key(0))
+    settings = LagrangianChainSettings(parents)
+    # Every number of it is replaced below: none has to be computed.
+    blank = eqx.filter_eval_shape(lambda: LagrangianChain(body.joints, settings, key=jax.random.key(0)))
     factors = [_factor(one, turn) for one, turn in zip(bodies, aligned, strict=True)]
     parts = (
         np.reshape([turn for turn, _ in places[1:]], (-1, 3, 3)),
