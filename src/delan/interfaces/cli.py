@@ -288,6 +288,9 @@ def export(
     exact_math: Annotated[
         bool, typer.Option("--exact-math", help="The C library's exp and tanh instead of faster ones (error 3e-7).")
     ] = False,
+    ros2: Annotated[
+        bool, typer.Option("--ros2", help="Add a ROS 2 package in ros2/: a plugin for `inverse_dynamics_solver`.")
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print what was written as JSON on stdout, and nothing else there.")
     ] = False,
@@ -295,7 +298,7 @@ def export(
     """Write a model as C99 code for a controller: no Python there, no allocation, no dependency but libm."""
     from .export import run_export
 
-    run_export(model, out, name=name, double=double, exact_math=exact_math, as_json=as_json)
+    run_export(model, out, name=name, double=double, exact_math=exact_math, ros2=ros2, as_json=as_json)
 
 
 @app.command()
