@@ -17,6 +17,7 @@ from ..models.dynamics import DynamicsModel
 from ..models.trust import TrustedModel, bare
 from ..storage import write_whole
 from .c_source import CSource, c_source
+from .functions import with_numbers
 from .ros2 import ros2_files
 from .shape import ExportSettings, Shape
 
@@ -86,8 +87,7 @@ def _reference(model: Any) -> dict[str, np.ndarray]:
         q, qd = np.split(np.asarray(model.domain.states, dtype=float)[rows], 2, axis=1)
     told = {"q": q, "qd": qd, "push": push}
     with jax.enable_x64(True):
-        exact = jax.tree.map(lambda leaf: jnp.asarray(leaf, float) if _is_number(leaf) else leaf, plain)
-        said = _said(exact, *(jnp.asarray(column) for column in (q, qd, push)))
+        said = _said(with_numbers(plain, float), *(jnp.asarray(column) for column in (q, qd, push)))
     return told | {name: np.asarray(values).reshape(CASES, -1) for name, values in said.items()}
 
 
@@ -98,10 +98,6 @@ def _said(model: Any, q: Array, qd: Array, push: Array) -> dict[str, Array]:
         said["forward_dynamics"] = jax.vmap(model.forward_dynamics)(q, qd, push)
         said["mass_matrix"] = jax.vmap(model.mass_matrix)(q)
     return said
-
-
-def _is_number(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array | np.ndarray) and jnp.issubdtype(leaf.dtype, jnp.inexact)
 
 
 def _test(model: Any, made: CSource, settings: ExportSettings) -> str:

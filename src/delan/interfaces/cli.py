@@ -279,8 +279,12 @@ def describe(
 def export(
     model: Annotated[Path, typer.Argument(help="Model file that `delan fit` wrote.", show_default=False)],
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Folder for the code; default: named after the model.")
+        Path | None, typer.Option("-o", "--out", help="Folder to write into; default: named after the model.")
     ] = None,
+    kind: Annotated[
+        Literal["c", "stablehlo"],
+        typer.Option("--format", help="c: C99 code; stablehlo: programs for JAX, of whole batches."),
+    ] = "c",
     name: Annotated[
         str | None, typer.Option(help="What all names in the code begin with; default: that of the model file.")
     ] = None,
@@ -295,10 +299,17 @@ def export(
         bool, typer.Option("--json", help="Print what was written as JSON on stdout, and nothing else there.")
     ] = False,
 ) -> None:
-    """Write a model as C99 code for a controller: no Python there, no allocation, no dependency but libm."""
-    from .export import run_export
+    """Write a model as C99 code for a controller: no Python there, no allocation, no dependency but libm.
 
-    run_export(model, out, name=name, double=double, exact_math=exact_math, ros2=ros2, as_json=as_json)
+    Other formats are functions in files, with a page that tells how to call them.
+    """
+    from ..deploy.shape import ExportSettings
+    from .export import run_export, word_of
+
+    settings = ExportSettings(
+        word_of(model.stem) if name is None else name, "double" if double else "float", fast_math=not exact_math
+    )
+    run_export(model, out, settings, kind=kind, ros2=ros2, as_json=as_json)
 
 
 @app.command()
