@@ -282,8 +282,12 @@ def export(
         Path | None, typer.Option("-o", "--out", help="Folder to write into; default: named after the model.")
     ] = None,
     kind: Annotated[
-        Literal["c", "stablehlo"],
-        typer.Option("--format", help="c: C99 code; stablehlo: programs for JAX, of whole batches."),
+        Literal["c", "stablehlo", "casadi"],
+        typer.Option(
+            "--format",
+            help="c: C99 code; stablehlo: programs for JAX, of whole batches; casadi: symbolic functions for "
+            "model-predictive control, always in double.",
+        ),
     ] = "c",
     name: Annotated[
         str | None, typer.Option(help="What all names in the code begin with; default: that of the model file.")

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,14 @@ import jax
 import typer
 
 from .. import storage
+from ..deploy.casadi_functions import export_casadi
 from ..deploy.project import export, told_of
 from ..deploy.ros2 import package_name
 from ..deploy.shape import ExportSettings
 from ..deploy.stablehlo import export_stablehlo
 from ..errors import SettingsError
 
-FORMATS = {"stablehlo": export_stablehlo}
+FORMATS = {"stablehlo": export_stablehlo, "casadi": export_casadi}
 """Those that are not C."""
 
 
@@ -25,6 +27,8 @@ def run_export(
     """Write the model, and say what to type next."""
     if kind != "c" and (ros2 or not settings.fast_math):
         raise SettingsError(f"--ros2 and --exact-math are about C code; leave them out for --format {kind}")
+    if kind == "casadi":
+        settings = replace(settings, precision="double")
     with jax.enable_x64(True):  # all digits that the file has
         learned = storage.load(model)
     story = told_of(storage.read_header(model))
