@@ -27,6 +27,7 @@ HOMES = {
     "mujoco": {"robots/mujoco_robot.py"},
     "pybullet": {"robots/pybullet_robot.py"},
     "optax": {"learning/descent.py"},
+    "casadi": {"deploy/symbols.py"},
 }
 """Libraries that live in one place, so that another could take theirs."""
 

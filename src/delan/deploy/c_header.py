@@ -29,6 +29,7 @@ PROMISES = {
     "coriolis": Promise("The Coriolis and centrifugal torque.", "q qd", "torque"),
     "gravity": Promise("The torque that holds the arm at rest.", "q", "torque"),
     "friction": Promise("The torque that friction takes.", "memory q qd qdd", "torque"),
+    "unloaded_friction": Promise("The part of friction that knows the speed alone.", "memory qd", "torque"),
     "energy": Promise("Kinetic and potential energy [J].", "q qd", "kinetic potential"),
     "in_domain": Promise(
         "How far a state is from the training data: at most 1 inside, 2 at twice the usual distance.", "q qd", "", True

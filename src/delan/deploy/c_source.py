@@ -1,6 +1,5 @@
 """A trained model as one C99 header and one source: kernels of its kind, shaped by macros, and its numbers."""
 
-import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -33,7 +32,7 @@ def c_source(model: Any, settings: ExportSettings | None = None, story: Mapping[
     settings = settings or ExportSettings()
     numbers = Numbers.of(model)
     values = numbers.vector.astype(np.float32 if settings.precision == "float" else np.float64)
-    checksum = hashlib.sha256(values.tobytes()).hexdigest()[:16]
+    checksum = numbers.checksum(settings.precision)
     shape = Shape.of(model)
     parts = ["numbers.c", *shape.kernels, "interface.c"]
     kernels = "\n".join(_kernel(part) for part in parts)

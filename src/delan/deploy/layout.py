@@ -1,5 +1,6 @@
 """The numbers of a model as C code wants them: named blocks one after the other in a single array."""
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -59,6 +60,11 @@ class Numbers:
     @property
     def vector(self) -> Float[np.ndarray, " numbers"]:
         return np.concatenate([values for _, values in self.blocks])
+
+    def checksum(self, precision: str) -> str:
+        """What identifies the numbers in a precision, `float` or `double`."""
+        values = self.vector.astype(np.float32 if precision == "float" else np.float64)
+        return hashlib.sha256(values.tobytes()).hexdigest()[:16]
 
 
 def padded(count: int) -> int:

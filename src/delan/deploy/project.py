@@ -17,7 +17,9 @@ from ..models.dynamics import DynamicsModel
 from ..models.trust import TrustedModel, bare
 from ..storage import write_whole
 from .c_source import CSource, c_source
-from .shape import ExportSettings
+from .functions import with_numbers
+from .ros2 import ros2_files
+from .shape import ExportSettings, Shape
 
 CASES = 20
 """States that the receiver's test compares."""
@@ -26,9 +28,14 @@ TOLERANCE = {"float": 2e-4, "double": 1e-10}
 
 
 def export(
-    model: Any, folder: Path, settings: ExportSettings | None = None, story: Mapping[str, str] | None = None
+    model: Any,
+    folder: Path,
+    settings: ExportSettings | None = None,
+    story: Mapping[str, str] | None = None,
+    *,
+    ros2: bool = False,
 ) -> CSource:
-    """Write header, source, test, example and build file of a model into a folder."""
+    """Write header, source, test, example and build file of a model into a folder; with `ros2`, a package of it too."""
     settings = settings or ExportSettings()
     if settings.weights != "constant":
         raise SettingsError("a folder of code holds its weights; leave weights out")
@@ -40,13 +47,20 @@ def export(
         "example.c": _example(model, made, settings),
         "CMakeLists.txt": _CMAKE.replace("@NAME@", name),
     }
+    if ros2:
+        files |= {f"ros2/{path}": text for path, text in ros2_files(made, Shape.of(model), settings).items()}
+    for file, text in files.items():
+        make_folder((folder / file).parent)
+        write_whole(folder / file, lambda out, text=text: out.write(text.encode()))
+    return made
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder for what is exported, if it is not there yet."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SettingsError(f"{folder}: cannot be made ({error.strerror}); give another folder") from None
-    for file, text in files.items():
-        write_whole(folder / file, lambda out, text=text: out.write(text.encode()))
-    return made
 
 
 def told_of(header: Mapping[str, Any]) -> dict[str, str]:
@@ -73,8 +87,7 @@ def _reference(model: Any) -> dict[str, np.ndarray]:
         q, qd = np.split(np.asarray(model.domain.states, dtype=float)[rows], 2, axis=1)
     told = {"q": q, "qd": qd, "push": push}
     with jax.enable_x64(True):
-        exact = jax.tree.map(lambda leaf: jnp.asarray(leaf, float) if _is_number(leaf) else leaf, plain)
-        said = _said(exact, *(jnp.asarray(column) for column in (q, qd, push)))
+        said = _said(with_numbers(plain, float), *(jnp.asarray(column) for column in (q, qd, push)))
     return told | {name: np.asarray(values).reshape(CASES, -1) for name, values in said.items()}
 
 
@@ -85,10 +98,6 @@ def _said(model: Any, q: Array, qd: Array, push: Array) -> dict[str, Array]:
         said["forward_dynamics"] = jax.vmap(model.forward_dynamics)(q, qd, push)
         said["mass_matrix"] = jax.vmap(model.mass_matrix)(q)
     return said
-
-
-def _is_number(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array | np.ndarray) and jnp.issubdtype(leaf.dtype, jnp.inexact)
 
 
 def _test(model: Any, made: CSource, settings: ExportSettings) -> str:

@@ -98,6 +98,8 @@ class Shape:
         yield "inverse_dynamics"
         if self.mechanics:
             yield from ("forward_dynamics", "mass_matrix", "coriolis", "gravity", "friction")
+            if self.actuator is not None and "load" in self.actuator.terms:
+                yield "unloaded_friction"
             if self.potential:
                 yield "energy"
         if self.states:

@@ -279,8 +279,16 @@ def describe(
 def export(
     model: Annotated[Path, typer.Argument(help="Model file that `delan fit` wrote.", show_default=False)],
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Folder for the code; default: named after the model.")
+        Path | None, typer.Option("-o", "--out", help="Folder to write into; default: named after the model.")
     ] = None,
+    kind: Annotated[
+        Literal["c", "stablehlo", "casadi"],
+        typer.Option(
+            "--format",
+            help="c: C99 code; stablehlo: programs for JAX, of whole batches; casadi: symbolic functions for "
+            "model-predictive control, always in double.",
+        ),
+    ] = "c",
     name: Annotated[
         str | None, typer.Option(help="What all names in the code begin with; default: that of the model file.")
     ] = None,
@@ -288,14 +296,24 @@ def export(
     exact_math: Annotated[
         bool, typer.Option("--exact-math", help="The C library's exp and tanh instead of faster ones (error 3e-7).")
     ] = False,
+    ros2: Annotated[
+        bool, typer.Option("--ros2", help="Add a ROS 2 package in ros2/: a plugin for `inverse_dynamics_solver`.")
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print what was written as JSON on stdout, and nothing else there.")
     ] = False,
 ) -> None:
-    """Write a model as C99 code for a controller: no Python there, no allocation, no dependency but libm."""
-    from .export import run_export
+    """Write a model as C99 code for a controller: no Python there, no allocation, no dependency but libm.
 
-    run_export(model, out, name=name, double=double, exact_math=exact_math, as_json=as_json)
+    Other formats are functions in files, with a page that tells how to call them.
+    """
+    from ..deploy.shape import ExportSettings
+    from .export import run_export, word_of
+
+    settings = ExportSettings(
+        word_of(model.stem) if name is None else name, "double" if double else "float", fast_math=not exact_math
+    )
+    run_export(model, out, settings, kind=kind, ros2=ros2, as_json=as_json)
 
 
 @app.command()

@@ -1,46 +1,65 @@
-"""What `delan export` does: a model file as a folder of C code."""
+"""What `delan export` does: a model file as a folder of C code, or of functions in another format."""
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jax
 import typer
 
 from .. import storage
+from ..deploy.casadi_functions import export_casadi
 from ..deploy.project import export, told_of
+from ..deploy.ros2 import package_name
 from ..deploy.shape import ExportSettings
+from ..deploy.stablehlo import export_stablehlo
+from ..errors import SettingsError
 from .gate import verdict_for
+
+FORMATS = {"stablehlo": export_stablehlo, "casadi": export_casadi}
+"""Those that are not C."""
 
 
 def run_export(
-    model: Path, out: Path | None, *, name: str | None, double: bool, exact_math: bool, as_json: bool
+    model: Path, out: Path | None, settings: ExportSettings, *, kind: str, ros2: bool, as_json: bool
 ) -> None:
-    """Write the code, and say what to type next."""
-    name = _word(model.stem) if name is None else name
-    settings = ExportSettings(name, "double" if double else "float", fast_math=not exact_math)
+    """Write the model, and say what to type next."""
+    if kind != "c" and (ros2 or not settings.fast_math):
+        raise SettingsError(f"--ros2 and --exact-math are about C code; leave them out for --format {kind}")
+    if kind == "casadi":
+        settings = replace(settings, precision="double")
     with jax.enable_x64(True):  # all digits that the file has
         learned = storage.load(model)
-    out = model.with_name(f"{model.stem}_c") if out is None else out
     header = storage.read_header(model)
     gate = verdict_for(model, header)
-    made = export(learned, out, settings, told_of(header) | {"gate": gate})
+    story = told_of(header) | {"gate": gate}
+    out = model.with_name(f"{model.stem}_{kind}") if out is None else out
+    told: dict[str, Any] = {"folder": str(out), "model": str(model), "precision": settings.precision, "gate": gate}
+    if kind == "c":
+        made = export(learned, out, settings, story, ros2=ros2)
+        told |= {"name": settings.name, "functions": list(made.functions), "checksum": made.checksum, "ros2": ros2}
+    else:
+        told |= FORMATS[kind](learned, out, settings, story)
     if as_json:
-        told = {
-            "folder": str(out),
-            "name": name,
-            "functions": list(made.functions),
-            "checksum": made.checksum,
-            "gate": gate,
-        }
-        typer.echo(json.dumps(told | {"precision": settings.precision, "model": str(model)}))
+        typer.echo(json.dumps(told))
         return
-    typer.echo(f"Code: {out}/{name}.h and {name}.c, with {', '.join(made.functions)}")
+    if kind == "c":
+        _say_code(out, settings.name, told["functions"], ros2)
+    else:
+        typer.echo(f"Functions: {', '.join(told['functions'])} in {out}; {out}/README.md tells how to call them")
     typer.echo(f"Gate: {gate}")
+
+
+def _say_code(out: Path, name: str, functions: list[str], ros2: bool) -> None:
+    typer.echo(f"Code: {out}/{name}.h and {name}.c, with {', '.join(functions)}")
     typer.echo(f"Test it on the machine that will run it: cd {out} && cc -std=c99 -O3 {name}.c test.c -lm && ./a.out")
+    if ros2:
+        typer.echo(f"ROS 2: put {out}/ros2 into a workspace; the plugin is {package_name(name)}/Solver")
 
 
-def _word(stem: str) -> str:
+def word_of(stem: str) -> str:
     """A file's name as one that may begin names in C."""
     word = re.sub(r"[^A-Za-z0-9_]", "_", stem)
     return word if word[:1].isalpha() else f"arm_{word}"

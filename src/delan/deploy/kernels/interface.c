@@ -104,6 +104,13 @@ void NAME(friction)(WEIGHTS_ARGUMENT const STATE *memory, const real q[DOF], con
 #endif
 }
 
+#if TERM_LOAD
+void NAME(unloaded_friction)(WEIGHTS_ARGUMENT const STATE *memory, const real qd[DOF], real torque[DOF])
+{
+    unloaded_friction(W, memory, qd, torque);
+}
+#endif
+
 #if POTENTIAL
 void NAME(energy)(WEIGHTS_ARGUMENT const real q[DOF], const real qd[DOF], real *kinetic, real *potential)
 {
