@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from ..data.doctor import Finding, Severity
+from ..data.doctor.places import Places
 from ..drawing import INK, LEARNED, drawing
 from ..joints import Recording
 
@@ -26,8 +27,14 @@ QUANTITIES = {"q": ("position", ""), "qd": ("velocity", "/s"), "tau": ("torque",
 
 
 def draw_check(recording: Recording, findings: Sequence[Finding]) -> Figure:
-    """A row a joint, a column a quantity; shaded or ticked: rows of findings; framed: findings of a whole channel."""
+    """A row a joint, a column a quantity; shaded or ticked: rows of findings; framed: findings of a whole channel.
+
+    Of an excerpt of a log, what lies between its runs is marked at the nearest row.
+    """
     joints = recording.joints
+    if recording.excerpt is not None:
+        places = Places(recording.excerpt.runs)
+        findings = [places.in_recording(finding) for finding in findings]
     names = [name for name in QUANTITIES if getattr(recording, name) is not None]
     clock, breaks = _clock(recording)
     with drawing(WIDTH, min(TALLEST, ROW_HEIGHT * joints.dof + 1.0)) as figure:

@@ -4,15 +4,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...joints import JointLimits, Recording
+from ...joints import Excerpt, JointLimits, Recording
 from .agreement import examine_agreement, implausible_units
 from .coverage import examine_coverage
 from .delays import Explanation, examine_delays
-from .finding import SEVERITIES, Finding
+from .finding import Finding, worst_first
 from .finding import Severity as Severity
 from .known_model import TorqueRows, examine_model
 from .levels import examine_levels
 from .motion import filtered
+from .places import Places
 from .quantisation import examine_quantisation
 from .timing import examine_time, repeated_rows, without
 from .torque import ENOUGH, anything, examine_torque
@@ -24,6 +25,8 @@ def examine(
 ) -> tuple[Finding, ...]:
     """Everything the doctor finds in a recording, sound or not, the worst first.
 
+    Of an excerpt of a log it is told in rows of the log, and that it is one is told, too.
+
     Args:
         model: torques [N m or N] of positions, velocities and accelerations, row by row, of the robot as its maker
             describes it; it tells units and signs that a log alone cannot.
@@ -31,8 +34,16 @@ def examine(
     """
     with np.errstate(all="ignore"):
         found = _examined(recording, model, limits)
-    order = {severity: place for place, severity in enumerate(SEVERITIES)}
-    return tuple(sorted(found, key=lambda finding: order[finding.severity]))
+    return worst_first(found if recording.excerpt is None else _in_log(found, recording.excerpt))
+
+
+def _in_log(found: list[Finding], excerpt: Excerpt) -> list[Finding]:
+    runs, places = excerpt.runs, Places(excerpt.runs)
+    told = [places.in_log(finding) for finding in found]
+    told = [one if one.trajectory is None else replace(one, trajectory=runs[one.trajectory].trajectory) for one in told]
+    text = f"the log is larger than the memory it may take, used was {excerpt.told}"
+    remedy = "nothing, if they tell enough; else let it take more (--memory)"
+    return [*told, Finding(kind="excerpt", severity="note", text=text, remedy=remedy)]
 
 
 def _examined(recording: Recording, model: TorqueRows | None, limits: JointLimits | None) -> list[Finding]:
