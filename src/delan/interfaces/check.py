@@ -1,6 +1,6 @@
 """What `delan check` tells of a log: every finding with its place, its reason and its cure, a picture, a verdict."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from rich.text import Text
 
 from .. import storage
 from ..data.doctor import Finding, examine
-from ..data.doctor.parted import examine_parts
+from ..data.doctor.parted import Examine, examine_parts
 from ..data.log_options import LogOptions
 from ..data.logs import log_parts
 from ..errors import ModelError, SettingsError
@@ -37,7 +37,7 @@ def check_log(logs: Sequence[Path], options: LogOptions, urdf: Path | None) -> t
     return _named(recording, joints), findings
 
 
-def _doctor(urdf: Path | None) -> tuple[Joints | None, Callable[[Recording], tuple[Finding, ...]]]:
+def _doctor(urdf: Path | None) -> tuple[Joints | None, Examine]:
     """The joints of a URDF, if there is one, and who examines a recording with its help."""
     if urdf is None:
         return None, examine
@@ -47,13 +47,13 @@ def _doctor(urdf: Path | None) -> tuple[Joints | None, Callable[[Recording], tup
     def torque(q: np.ndarray, qd: np.ndarray, qdd: np.ndarray) -> np.ndarray:
         return np.stack([body.inverse_dynamics(*row) for row in zip(q, qd, qdd, strict=True)])
 
-    def examined(recording: Recording) -> tuple[Finding, ...]:
+    def examined(recording: Recording, *, part: bool = False) -> tuple[Finding, ...]:
         if body.joints.dof != recording.joints.dof:
             raise ModelError(
                 f"{urdf} has {body.joints.dof} joints ({', '.join(body.joints.names)}) and the log "
                 f"{recording.joints.dof}; choose the joints of the log with --joints"
             )
-        return examine(_named(recording, body.joints), model=torque, limits=limits)
+        return examine(_named(recording, body.joints), model=torque, limits=limits, part=part)
 
     return body.joints, examined
 

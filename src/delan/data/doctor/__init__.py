@@ -21,7 +21,7 @@ from .values import examine_values
 
 
 def examine(
-    recording: Recording, *, model: TorqueRows | None = None, limits: JointLimits | None = None
+    recording: Recording, *, model: TorqueRows | None = None, limits: JointLimits | None = None, part: bool = False
 ) -> tuple[Finding, ...]:
     """Everything the doctor finds in a recording, sound or not, the worst first.
 
@@ -31,9 +31,10 @@ def examine(
         model: torques [N m or N] of positions, velocities and accelerations, row by row, of the robot as its maker
             describes it; it tells units and signs that a log alone cannot.
         limits: of the joints; they tell how much of the allowed range the log visits.
+        part: of a log, in which delays, steps and coverage are not looked for: the whole tells them better.
     """
     with np.errstate(all="ignore"):
-        found = _examined(recording, model, limits)
+        found = _examined(recording, model, limits, part)
     return worst_first(found if recording.excerpt is None else _in_log(found, recording.excerpt))
 
 
@@ -46,7 +47,7 @@ def _in_log(found: list[Finding], excerpt: Excerpt) -> list[Finding]:
     return [*told, Finding(kind="excerpt", severity="note", text=text, remedy=remedy)]
 
 
-def _examined(recording: Recording, model: TorqueRows | None, limits: JointLimits | None) -> list[Finding]:
+def _examined(recording: Recording, model: TorqueRows | None, limits: JointLimits | None, part: bool) -> list[Finding]:
     """Each step hands on a recording without the faults it found, so that no fault is told twice."""
     timing = examine_time(recording)
     recording = replace(recording, t=recording.t / timing.scale)
@@ -60,16 +61,17 @@ def _examined(recording: Recording, model: TorqueRows | None, limits: JointLimit
     found += levels + implausible_units(columns, motion, joints)
     silent = frozenset(finding.joint for finding in levels if finding.kind == "dead" and finding.joint is not None)
     if motion is not None:
-        found += examine_quantisation(columns, motion, joints) + examine_agreement(motion, joints)
-        found += examine_torque(motion, joints, silent)
+        found += [] if part else examine_quantisation(columns, motion, joints)
+        found += examine_agreement(motion, joints) + examine_torque(motion, joints, silent)
         alive = [joint for joint in range(joints.dof) if joint not in silent]
-        explanations = dict.fromkeys(alive, Explanation(anything(motion, alive), ENOUGH)) if alive else {}
+        free = Explanation(anything(motion, alive), ENOUGH) if alive and not part else None
+        explanations = {} if free is None else dict.fromkeys(alive, free)
         if model is not None:
             compared = examine_model(motion, joints, model, silent)
             found += compared.findings
             explanations |= compared.explanations
-        found += examine_delays(motion, explanations)
-    return found + examine_coverage(columns, motion, joints, limits, silent)
+        found += [] if part else examine_delays(motion, explanations)
+    return found if part else found + examine_coverage(columns, motion, joints, limits, silent)
 
 
 def _untrue(levels: list[Finding], count: int) -> np.ndarray:

@@ -1,7 +1,9 @@
 """The check-up of a log too large to be held: every row in its part, and an excerpt for what only the whole tells."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -21,7 +23,12 @@ only where it is an error there."""
 SEAM_ROWS, SEAM_REACH = 1000, 5
 """Rows on either side of a cut that are examined together, and how near to the cut a finding of them must be."""
 
-Examine = Callable[[Recording], tuple[Finding, ...]]
+
+@runtime_checkable
+class Examine(Protocol):
+    """The doctor: `examine`, with what is known of the robot."""
+
+    def __call__(self, recording: Recording, *, part: bool = False) -> tuple[Finding, ...]: ...
 
 
 def examine_parts(parts: Iterable[Part], most: float, examine: Examine) -> tuple[Recording, tuple[Finding, ...]]:
@@ -29,13 +36,19 @@ def examine_parts(parts: Iterable[Part], most: float, examine: Examine) -> tuple
 
     A log of one part is examined as it is. Of a larger one every row is, and findings are told in rows of the log.
     """
+    coming = iter(parts)
+    waiting = list(itertools.islice(coming, 2))
+    if len(waiting) == 1:
+        return waiting[0].recording, examine(waiting[0].recording)
     keeper, check = Keeper(most), _Check(examine)
-    for part in parts:
+    while waiting:
+        part = waiting.pop(0)
         keeper.add(part)
         check.add(part)
         del part  # before the next is read
+        waiting = waiting or list(itertools.islice(coming, 1))
     recording = keeper.recording()
-    return recording, check.only if recording.excerpt is None else check.merged(examine(recording))
+    return recording, check.merged(examine(recording))
 
 
 class _Check:
@@ -47,14 +60,11 @@ class _Check:
         self._parts = self._rows = 0
         self._tail: Recording | None = None
         self._seen: set[int] = set()
-        self.only: tuple[Finding, ...] = ()
 
     def add(self, part: Part) -> None:
         recording = part.recording
         self._parts, self._rows = self._parts + 1, part.first + len(recording.t)
-        found = self._examine(recording)
-        self.only = found if self._parts == 1 else ()
-        self._place(part.first, _of_a_part(found, part))
+        self._place(part.first, _of_a_part(self._examine(recording, part=True), part))
         if part.goes_on and self._tail is not None:
             self._place(part.first - len(self._tail.t), self._at_seam(self._tail, recording))
         self._place(0, self._again(part))
@@ -87,7 +97,7 @@ class _Check:
         joined = {name: np.concatenate([values, head[name]]) for name, values in columns_of(before).items()}
         truth = {name: joined.pop(name) for name in before.truth}
         cut = len(before.t)
-        for finding in self._examine(replace(before, **joined, truth=truth)):
+        for finding in self._examine(replace(before, **joined, truth=truth), part=True):
             near = tuple(span for span in finding.rows if span[0] <= cut + SEAM_REACH and span[1] >= cut - SEAM_REACH)
             if near and finding.kind in LOCAL:
                 yield replace(finding, rows=near)
