@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from delan.data.log_options import LogOptions
 from delan.errors import SettingsError
 from delan.interfaces.cli import app as whole_app
-from delan.interfaces.log_options import LogsArgument, name_of, read_options, takes_log_options
+from delan.interfaces.log_options import MEMORY, LogsArgument, name_of, read_options, takes_log_options
 
 app = typer.Typer()
 seen: dict[str, Any] = {}
@@ -36,12 +36,13 @@ def test_what_is_typed_arrives_read():
         flip={"tau": (1, "elbow"), "q": "all"},
         joints=(0, "elbow"),
         time_scale=0.001,
+        memory=MEMORY,
     )
 
 
 def test_nothing_typed_means_nothing_special():
     assert CliRunner().invoke(app, ["a.csv"]).exit_code == 0
-    assert seen["options"] == LogOptions()
+    assert seen["options"] == LogOptions(memory=MEMORY)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from delan.data.doctor.finding import Finding
 from delan.data.preparation import prepare
+from delan.joints import Excerpt, Run
 from delan.learning.contest import Entry
 from delan.learning.evaluate import evaluate
 from delan.learning.intervals import nmse_interval, time_blocks
@@ -70,6 +71,16 @@ def test_the_page_stands_alone_and_tells_everything(two_link, tmp_path):
         "The time was over before all terms",
     ):
         assert told in page, told
+
+
+def test_the_page_of_a_part_of_a_log_says_so(two_link):
+    done = two_link.dataset.preparation
+    part = Excerpt(rows=10 * done.rows, trajectories=2, runs=(Run(0, done.rows, 0),), seconds=60.0)
+    page = page_of(
+        told_by(replace(two_link, dataset=replace(two_link.dataset, preparation=replace(done, excerpt=part))))
+    )
+    assert "10 % of the log: 1 run of 60 s" in page
+    assert "of the log:" not in page_of(told_by(two_link))
 
 
 def test_what_a_model_does_not_know_is_not_drawn(two_link):

@@ -134,12 +134,44 @@ class Trajectory:
     label: str
 
 
+class Run(NamedTuple):
+    """Rows [first, end) of a log, counted from 0, and the label of their trajectory there."""
+
+    first: int
+    end: int
+    trajectory: int
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """What of a log a recording holds, where the whole is too large: runs without a break, evenly over the log.
+
+    Attributes:
+        rows, trajectories: of the whole log.
+        runs: that are held, in their order; each is a trajectory of the recording, labelled by its place here.
+        seconds: that a run lasts, in the median [s].
+    """
+
+    rows: int
+    trajectories: int
+    runs: tuple[Run, ...]
+    seconds: float
+
+    @property
+    def told(self) -> str:
+        """`12 % of the log: 31 runs of 60 s`."""
+        share = sum(run.end - run.first for run in self.runs) / self.rows
+        runs = f"{len(self.runs)} run{'s' * (len(self.runs) != 1)} of {self.seconds:.3g} s"
+        return f"{100 * share:.2g} % of the log: {runs}"
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Recording:
     """What the sensors recorded, raw: time t [s], positions q, torques tau, and velocities and accelerations if logged.
 
     `trajectory` labels the rows; time runs forward inside each trajectory and may start anew in the next.
     `truth` may hold the torque components that a simulation knows (keys of `COMPONENTS`).
+    `excerpt` says which rows of the log these are; None: all of them.
     """
 
     t: Float[np.ndarray, " time"]
@@ -151,6 +183,7 @@ class Recording:
     truth: Mapping[str, Float[np.ndarray, "time dof"]] = field(default_factory=dict)
     joints: Joints
     source: str = "recording"
+    excerpt: Excerpt | None = None
 
     def __post_init__(self) -> None:
         _require_shapes(self, {"q": self.q, "tau": self.tau, "qd": self.qd, "qdd": self.qdd, **self.truth})
@@ -167,6 +200,7 @@ class Preparation:
         rows: of the recording; samples: that are left of them to learn from.
         dropped: rows left out, by why: repeated, resting, at the ends of the filter, between samples.
         cuts: how often a trajectory was cut, by why: gaps and pauses.
+        excerpt: which rows of a log the recording was; None: all of them.
     """
 
     cutoff: tuple[float, ...] | None = None
@@ -177,6 +211,7 @@ class Preparation:
     samples: int
     dropped: Mapping[str, int] = field(default_factory=dict)
     cuts: Mapping[str, int] = field(default_factory=dict)
+    excerpt: Excerpt | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

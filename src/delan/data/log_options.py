@@ -34,6 +34,8 @@ class LogOptions:
         joints: the joints to keep, in this order, by name or by number in the log, counted from 0; None keeps all.
         time_scale: seconds in one unit of the log's time; None finds it, or asks.
         rate: samples a second, for a log without time.
+        memory: that the numbers of a log may take, 1 or more [MB]; of a larger log, evenly spaced runs that fit are
+            read. None: all of it.
     """
 
     map: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
@@ -43,6 +45,7 @@ class LogOptions:
     joints: tuple[int | str, ...] | None = None
     time_scale: float | None = None
     rate: float | None = None
+    memory: float | None = None
 
     def __post_init__(self) -> None:
         for quantity, pattern in self.map.items():
@@ -55,8 +58,15 @@ class LogOptions:
             _require_joints("joints", self.joints)
         _require_positive("time_scale", self.time_scale, "seconds in one unit of the log's time, such as 0.001")
         _require_positive("rate", self.rate, "samples a second, such as 500")
+        if self.memory is not None and not self.memory >= 1:
+            raise SettingsError(f"memory must be at least 1 MB for the numbers of a log, got {self.memory}")
         if self.rate is not None and self.time_scale is not None:
             raise SettingsError("rate makes the time and time_scale reads it from the log; give one of them")
+
+    @property
+    def most_bytes(self) -> float:
+        """What the numbers of a log may take."""
+        return math.inf if self.memory is None else 1e6 * self.memory
 
     def patterns(self, quantity: str) -> tuple[str, ...] | None:
         """What was given for a quantity, ranges written out; None if nothing, empty if it is to be left out."""

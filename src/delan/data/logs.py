@@ -3,15 +3,14 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from ..errors import DataError, SettingsError
 from ..joints import Recording
 from .checks import require_sound
+from .excerpts import Keeper
 from .formats.opening import log_files, open_log
 from .log_options import LogOptions
+from .log_parts import Part, Seam, parts_of
 from .log_pieces import Labels, pieces_of
 
 _ROWS = 200_000
@@ -24,28 +23,28 @@ def read_log(paths: Paths, options: LogOptions | None = None, *, sound: bool = T
 
     The form is told by content, not by name. Each file is a trajectory, or as many as it tells apart. What a fit
     cannot use is refused; with `sound=False` it is handed out as it is, empty cells of a table as not a number.
+    Of a log larger than `options.memory` evenly spaced runs are returned, and `Recording.excerpt` says which.
     """
-    columns: dict[str, _Growing] = {}
-    ends: dict[str, int] = {}
-    first, rows = None, 0
-    for piece in _pieces(paths, options or LogOptions(), _ROWS, gaps=not sound):
-        first = first or replace(piece, **_cut(piece, 0, 1))
-        for name, values in _columns(piece).items():
-            columns.setdefault(name, _Growing(values)).add(values)
-        rows += len(piece.t)
-        ends[piece.source] = rows
-    assert first is not None  # a log without rows is refused
-    joined = {name: growing.whole() for name, growing in columns.items()}
-    truth = {name: joined.pop(name) for name in first.truth}
-    whole = replace(first, **joined, truth=truth)
-    if len(ends) == 1:
-        return require_sound(whole) if sound else whole
-    if sound:
-        starts = [0, *ends.values()]
-        for source, start, end in zip(ends, starts, starts[1:], strict=False):
-            require_sound(replace(whole, **_cut(whole, start, end), source=source))
-    whole = replace(whole, source=f"{first.source} and {len(ends) - 1} more")
-    return require_sound(whole) if sound else whole
+    options = options or LogOptions()
+    keeper = Keeper(options.most_bytes)
+    for part in log_parts(paths, options, sound=sound):
+        keeper.add(part)
+        del part  # before the next is read
+    recording = keeper.recording()
+    return require_sound(recording) if sound and recording.excerpt is not None else recording
+
+
+def log_parts(paths: Paths, options: LogOptions, *, sound: bool = True) -> Iterator[Part]:
+    """All rows of a log in parts that `options.memory` holds; with `sound` each is fit for a fit by itself."""
+    seam = Seam()
+    for part in parts_of(_pieces(paths, options, _ROWS, gaps=not sound), options.most_bytes):
+        if sound:
+            source, _, row = part.files[0]
+            part.require_sound()
+            seam.require_onward(source, row, part.recording)
+            seam.end(part.files[-1][0], part.recording)
+        yield part
+        del part
 
 
 def stream_log(
@@ -59,17 +58,15 @@ def stream_log(
     if rows < 1:
         raise SettingsError(f"rows must be at least 1, got {rows}")
     begun: dict[str, int] = {}
-    last: tuple[str, int, float] | None = None
+    seam = Seam()
     for piece in _pieces(paths, options or LogOptions(), rows, gaps=not sound):
         source, row = piece.source, begun.get(piece.source, 0)
         begun[source] = row + len(piece.t)
         told = replace(piece, source=f"{source} from row {row}") if row else piece
         if sound:
             require_sound(told)
-            if last is not None and last[:2] == (source, int(piece.trajectory[0])) and not piece.t[0] > last[2]:
-                problem = f"time does not run forward: {piece.t[0]} s after {last[2]} s; sort the rows"
-                raise DataError(source, problem, column="t", row=row)
-        last = (source, int(piece.trajectory[-1]), float(piece.t[-1]))
+            seam.require_onward(source, row, piece)
+        seam.end(source, piece)
         yield piece
 
 
@@ -109,34 +106,3 @@ def _require_alike(first: _Told, other: _Told) -> None:
         here, there = ("", "none") if name in other.quantities else ("no ", "it")
         told = f"has {here}{name}, {first.source} has {there}"
         raise DataError(other.source, f"{told}; leave it out by --map {name}=, or read them apart")
-
-
-class _Growing:
-    """An array that grows in place at its end: pieces of a log joined without ever holding it twice."""
-
-    def __init__(self, like: np.ndarray):
-        self._array = np.empty((0, *like.shape[1:]), like.dtype)
-        self._rows = 0
-
-    def add(self, values: np.ndarray) -> None:
-        end = self._rows + len(values)
-        if end > len(self._array):
-            self._array.resize((end + end // 8 if self._rows else end, *values.shape[1:]), refcheck=False)
-        self._array[self._rows : end] = values
-        self._rows = end
-
-    def whole(self) -> np.ndarray:
-        self._array.resize((self._rows, *self._array.shape[1:]), refcheck=False)
-        return self._array
-
-
-def _columns(piece: Recording) -> dict[str, np.ndarray]:
-    columns = {name: getattr(piece, name) for name in ("t", "q", "qd", "qdd", "tau", "trajectory")}
-    return {name: values for name, values in {**columns, **piece.truth}.items() if values is not None}
-
-
-def _cut(recording: Recording, start: int, end: int) -> dict[str, Any]:
-    """The fields of a recording between two rows."""
-    cut = {name: values[start:end] for name, values in _columns(recording).items()}
-    truth = {name: cut.pop(name) for name in recording.truth}
-    return {**cut, "truth": truth}

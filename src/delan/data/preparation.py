@@ -104,6 +104,7 @@ def prepare(recording: Recording, settings: PreparationSettings | None = None) -
         samples=int(np.count_nonzero(strided)),
         dropped={why: count for why, count in dropped.items() if count},
         cuts={why: count for why, count in {**cuts, "pauses": pauses}.items() if count},
+        excerpt=recording.excerpt,
     )
     if not strided.any():
         raise DataError(recording.source, "holds no motion: the robot rests all the time; record it moving")
@@ -153,6 +154,7 @@ def _as_logged(
         rows=len(qd),
         samples=len(qd) if counted is None else int(np.count_nonzero(counted)),
         cuts={why: count for why, count in cuts.items() if count},
+        excerpt=recording.excerpt,
     )
     return Dataset(
         t=recording.t,

@@ -13,6 +13,9 @@ from rich.text import Text
 
 from .. import storage
 from ..data.doctor import Finding, examine
+from ..data.doctor.parted import Examine, examine_parts
+from ..data.log_options import LogOptions
+from ..data.logs import log_parts
 from ..errors import ModelError, SettingsError
 from ..joints import JointLimits, Joints, Recording
 from ..models.rigid_body import RigidBody
@@ -23,21 +26,41 @@ COLOURS = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
 def check_up(recording: Recording, urdf: Path | None) -> tuple[Recording, tuple[Finding, ...]]:
     """The doctor's findings, with the help of a URDF if there is one; the recording has then the URDF's joints."""
+    joints, examined = _doctor(urdf)
+    return _named(recording, joints), examined(recording)
+
+
+def check_log(logs: Sequence[Path], options: LogOptions, urdf: Path | None) -> tuple[Recording, tuple[Finding, ...]]:
+    """The same of all rows of a log, of which the recording is an excerpt if it is larger than `options.memory`."""
+    joints, examined = _doctor(urdf)
+    recording, findings = examine_parts(log_parts(logs, options, sound=False), options.most_bytes, examined)
+    return _named(recording, joints), findings
+
+
+def _doctor(urdf: Path | None) -> tuple[Joints | None, Examine]:
+    """The joints of a URDF, if there is one, and who examines a recording with its help."""
     if urdf is None:
-        return recording, examine(recording)
+        return None, examine
     body = RigidBody.from_urdf(urdf)
-    if body.joints.dof != recording.joints.dof:
-        raise ModelError(
-            f"{urdf} has {body.joints.dof} joints ({', '.join(body.joints.names)}) and the log {recording.joints.dof}; "
-            "choose the joints of the log with --joints"
-        )
-    # Columns are taken for the URDF's joints in its order: whether that is right is what the check shows.
-    named = replace(recording, joints=body.joints)
+    limits = _limits(urdf, body.joints)
 
     def torque(q: np.ndarray, qd: np.ndarray, qdd: np.ndarray) -> np.ndarray:
         return np.stack([body.inverse_dynamics(*row) for row in zip(q, qd, qdd, strict=True)])
 
-    return named, examine(named, model=torque, limits=_limits(urdf, body.joints))
+    def examined(recording: Recording, *, part: bool = False) -> tuple[Finding, ...]:
+        if body.joints.dof != recording.joints.dof:
+            raise ModelError(
+                f"{urdf} has {body.joints.dof} joints ({', '.join(body.joints.names)}) and the log "
+                f"{recording.joints.dof}; choose the joints of the log with --joints"
+            )
+        return examine(_named(recording, body.joints), model=torque, limits=limits, part=part)
+
+    return body.joints, examined
+
+
+def _named(recording: Recording, joints: Joints | None) -> Recording:
+    """Columns are taken for the URDF's joints in its order: whether that is right is what the check shows."""
+    return recording if joints is None else replace(recording, joints=joints)
 
 
 def _limits(urdf: Path, joints: Joints) -> JointLimits:
@@ -71,7 +94,7 @@ def as_dict(recording: Recording, findings: Sequence[Finding], names: Sequence[s
     """All of it for a script."""
     return {
         "logs": list(names),
-        "rows": len(recording.t),
+        "rows": len(recording.t) if recording.excerpt is None else recording.excerpt.rows,
         "joints": list(recording.joints.names),
         "findings": [finding.as_dict() for finding in findings],
         "errors": sum(finding.severity == "error" for finding in findings),
@@ -83,9 +106,11 @@ def as_dict(recording: Recording, findings: Sequence[Finding], names: Sequence[s
 def show(recording: Recording, findings: Sequence[Finding], name: str) -> None:
     """The findings worst first, the notes in short, and the verdict."""
     console = Console()
-    labels = len(np.unique(recording.trajectory))
+    rows, labels = len(recording.t), len(np.unique(recording.trajectory))
+    if recording.excerpt is not None:
+        rows, labels = recording.excerpt.rows, recording.excerpt.trajectories
     motions = f"{labels} trajector{'ies' if labels != 1 else 'y'}"
-    console.print(f"{name}: {len(recording.t)} rows, {recording.joints.dof} joints, {motions}")
+    console.print(f"{name}: {rows} rows, {recording.joints.dof} joints, {motions}")
     serious = [finding for finding in findings if finding.severity != "note"]
     if serious:
         console.print(_serious_table(serious))

@@ -224,10 +224,9 @@ def check(
     """Say what is wrong with a log, where, why it matters and what to do; exit code 1 with errors, 0 with warnings."""
     if plot is not None:
         _require_writable(plot)
-    from ..data.logs import read_log
-    from .check import as_dict, check_up, show, write_picture
+    from .check import as_dict, check_log, show, write_picture
 
-    recording, findings = check_up(read_log(log, log_options, sound=False), urdf)
+    recording, findings = check_log(log, log_options, urdf)
     if plot is not None:
         write_picture(recording, findings, plot)
     if as_json:

@@ -15,7 +15,7 @@ from ..data.preparation import PreparationSettings, prepare
 from ..errors import ModelFileError, SettingsError
 from ..learning.evaluate import evaluate
 from .fit_request import FitRequest, require_readable
-from .fit_telling import doubt
+from .fit_telling import doubt, tell_excerpt
 from .log_options import name_of
 from .tables import show_scores
 
@@ -26,6 +26,7 @@ def run_fit(request: FitRequest) -> int:
     Models compete unless one is named for a log that needs no preparation, or with options of its own training.
     """
     recording = read_log(list(request.logs), request.log_options)
+    tell_excerpt(recording, name_of(request.logs))
     if request.test is not None:
         require_readable(request, recording.joints)
     prepared = recording.qdd is None or request.cutoff is not None or request.accelerations == "none"
@@ -43,6 +44,7 @@ def run_evaluate(model: Path, logs: Sequence[Path], log_options: LogOptions, *, 
     began = time.perf_counter()
     learned = storage.load(model)
     recording = read_log(list(logs), log_options)
+    tell_excerpt(recording, name_of(logs))
     how = PreparationSettings() if recording.qdd is not None else preparation_of_file(model)
     scores = evaluate(learned, prepare(recording, how))
     if as_json:

@@ -12,6 +12,7 @@ from ..joints import Dataset, Joints
 from ..learning.fit import Friction
 from ..models.actuator import ActuatorSettings
 from ..models.dynamics import require_same_joints
+from .fit_telling import tell_excerpt
 
 OWN: dict[str, Any] = {
     "epochs": None,
@@ -115,6 +116,7 @@ def tested(request: FitRequest, joints: Joints, how: PreparationSettings) -> Dat
     """The test log, prepared as the log was."""
     assert request.test is not None
     recording = read_log(request.test, request.log_options)
+    tell_excerpt(recording, request.test.name)
     if request.urdf is not None:
         recording = replace(recording, joints=joints)
     return prepare(recording, how)

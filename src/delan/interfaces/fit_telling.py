@@ -11,6 +11,7 @@ from typing import Any
 
 import typer
 
+from ..joints import Recording
 from ..learning.evaluate import Scores
 from ..learning.fit import FitResult
 from ..learning.training import Progress
@@ -28,6 +29,12 @@ Watcher = Callable[[Progress], None] | None
 def say(step: str) -> None:
     """One line on stderr."""
     typer.echo(f"delan: {step}", err=True)
+
+
+def tell_excerpt(recording: Recording, name: str) -> None:
+    """One line if the log was too large to be used as a whole."""
+    if recording.excerpt is not None:
+        say(f"{name} is larger than the memory it may take (--memory); used is {recording.excerpt.told}")
 
 
 @contextmanager

@@ -43,6 +43,15 @@ TimeScaleOption = Annotated[
     float | None, typer.Option(metavar="S", help="Seconds in one unit of the log's time; default: found.")
 ]
 RateOption = Annotated[float | None, typer.Option(metavar="HZ", help="Samples a second, for a log without time.")]
+MemoryOption = Annotated[
+    float,
+    typer.Option(
+        metavar="MB",
+        help="That the numbers of the log may take; of a larger log, runs evenly over it are used, and you are told.",
+    ),
+]
+MEMORY = 256.0
+"""What the numbers of a log take at most, unless another size is typed [MB]."""
 
 _OPTIONS: dict[str, tuple[Any, Any]] = {
     "map_": (MapOption, None),
@@ -52,6 +61,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     "joints": (JointsOption, None),
     "time_scale": (TimeScaleOption, None),
     "rate": (RateOption, None),
+    "memory": (MemoryOption, MEMORY),
 }
 
 
@@ -82,6 +92,7 @@ def read_options(
     joints: str | None = None,
     time_scale: float | None = None,
     rate: float | None = None,
+    memory: float | None = None,
 ) -> "LogOptions":
     """The `LogOptions` that were typed."""
     from ..data.log_options import LogOptions
@@ -94,6 +105,7 @@ def read_options(
         joints=None if joints is None else _joints(joints),
         time_scale=time_scale,
         rate=rate,
+        memory=memory,
     )
 
 

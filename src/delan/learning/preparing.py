@@ -127,11 +127,9 @@ def _guess(recording: Recording) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _Trial:
-    """A model fitted at a cut-off, its samples, and its error on unseen motion."""
+    """A model fitted at a cut-off, and its error on unseen motion."""
 
     model: ActuatedModel
-    training: Dataset
-    unseen: Dataset
     validation: float
 
 
@@ -180,13 +178,13 @@ class _Desk:
         target = (self.target if delay == 0 else self.prepared(len(self.grid) - 1, delay).tau)[unseen.counted]
         deviation = training.samples.tau.std(axis=0)
         error = (predicted - target) / np.where(deviation > 0, deviation, 1.0)
-        return _Trial(model, training, unseen, float(np.mean(error**2)))
+        return _Trial(model, float(np.mean(error**2)))
 
     def delay(self, place: int, best: _Trial) -> tuple[float, float]:
         """The delay of the torques [s], 0 if none is sure, and the share of the error that goes away with it."""
         trial, seconds = best, 0.0
         for _ in range(DELAY_STEPS):
-            more, error = _lag(trial.model, trial.training)
+            more, error = _lag(trial.model, self.split(place, seconds)[0])
             if abs(more) < DELAY_SURE * error:
                 break
             seconds += more

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from ..data.doctor import Finding, Severity
+from ..data.doctor.places import Places
 from ..drawing import INK, LEARNED, drawing
 from ..joints import Recording
 
@@ -26,8 +27,15 @@ QUANTITIES = {"q": ("position", ""), "qd": ("velocity", "/s"), "tau": ("torque",
 
 
 def draw_check(recording: Recording, findings: Sequence[Finding]) -> Figure:
-    """A row a joint, a column a quantity; shaded or ticked: rows of findings; framed: findings of a whole channel."""
+    """A row a joint, a column a quantity; shaded or ticked: rows of findings; framed: findings of a whole channel.
+
+    Of an excerpt of a log, what lies between its runs is marked at the nearest row.
+    """
     joints = recording.joints
+    shown, motions = findings, "trajectories"
+    if recording.excerpt is not None:
+        places, motions = Places(recording.excerpt.runs), "runs of the log"
+        shown = [places.in_recording(finding) for finding in findings]
     names = [name for name in QUANTITIES if getattr(recording, name) is not None]
     clock, breaks = _clock(recording)
     with drawing(WIDTH, min(TALLEST, ROW_HEIGHT * joints.dof + 1.0)) as figure:
@@ -36,13 +44,13 @@ def draw_check(recording: Recording, findings: Sequence[Finding]) -> Figure:
             length = "m" if joints.kinds[joint] == "prismatic" else "rad"
             for one, name in zip(axes[joint], names, strict=True):
                 _draw_channel(one, clock, breaks, getattr(recording, name)[:, joint])
-                _mark(one, clock, [finding for finding in findings if _concerns(finding, name, joint)])
+                _mark(one, clock, [finding for finding in shown if _concerns(finding, name, joint)])
                 unit = ("N" if length == "m" else "N m") if name == "tau" else length + QUANTITIES[name][1]
                 one.set_ylabel(f"{joints.names[joint]}\n[{unit}]" if name == names[0] else f"[{unit}]")
         for one, name in zip(axes[0], names, strict=True):
             one.set_title(QUANTITIES[name][0], loc="left")
         for one in axes[-1]:
-            one.set_xlabel("time [s]" if len(breaks) == 0 else "time, trajectories one after another [s]")
+            one.set_xlabel("time [s]" if len(breaks) == 0 else f"time, {motions} one after another [s]")
         figure.align_ylabels()
         _legend(figure, findings)
     return figure

@@ -210,6 +210,8 @@ def _preparation(report: LogReport) -> Iterator[tuple[str, str]]:
     else:
         yield "delay", "none taken out"
     if done is not None:
+        if done.excerpt is not None:
+            yield "read", f"{done.excerpt.told}, evenly over it; the whole is larger than the memory it may take"
         yield "velocities, accelerations", f"{done.velocity}, {done.acceleration}"
         dropped = ", ".join(f"{count} {why}" for why, count in done.dropped.items())
         yield "rows", f"{done.samples} of {done.rows} are samples" + (f"; left out: {dropped}" if dropped else "")

@@ -4,15 +4,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...joints import JointLimits, Recording
+from ...joints import Excerpt, JointLimits, Recording
 from .agreement import examine_agreement, implausible_units
 from .coverage import examine_coverage
 from .delays import Explanation, examine_delays
-from .finding import SEVERITIES, Finding
+from .finding import Finding, worst_first
 from .finding import Severity as Severity
 from .known_model import TorqueRows, examine_model
 from .levels import examine_levels
 from .motion import filtered
+from .places import Places
 from .quantisation import examine_quantisation
 from .timing import examine_time, repeated_rows, without
 from .torque import ENOUGH, anything, examine_torque
@@ -20,22 +21,33 @@ from .values import examine_values
 
 
 def examine(
-    recording: Recording, *, model: TorqueRows | None = None, limits: JointLimits | None = None
+    recording: Recording, *, model: TorqueRows | None = None, limits: JointLimits | None = None, part: bool = False
 ) -> tuple[Finding, ...]:
     """Everything the doctor finds in a recording, sound or not, the worst first.
+
+    Of an excerpt of a log it is told in rows of the log, and that it is one is told, too.
 
     Args:
         model: torques [N m or N] of positions, velocities and accelerations, row by row, of the robot as its maker
             describes it; it tells units and signs that a log alone cannot.
         limits: of the joints; they tell how much of the allowed range the log visits.
+        part: of a log, in which delays, steps and coverage are not looked for: the whole tells them better.
     """
     with np.errstate(all="ignore"):
-        found = _examined(recording, model, limits)
-    order = {severity: place for place, severity in enumerate(SEVERITIES)}
-    return tuple(sorted(found, key=lambda finding: order[finding.severity]))
+        found = _examined(recording, model, limits, part)
+    return worst_first(found if recording.excerpt is None else _in_log(found, recording.excerpt))
 
 
-def _examined(recording: Recording, model: TorqueRows | None, limits: JointLimits | None) -> list[Finding]:
+def _in_log(found: list[Finding], excerpt: Excerpt) -> list[Finding]:
+    runs, places = excerpt.runs, Places(excerpt.runs)
+    told = [places.in_log(finding) for finding in found]
+    told = [one if one.trajectory is None else replace(one, trajectory=runs[one.trajectory].trajectory) for one in told]
+    text = f"the log is larger than the memory it may take, used was {excerpt.told}"
+    remedy = "nothing, if they tell enough; else let it take more (--memory)"
+    return [*told, Finding(kind="excerpt", severity="note", text=text, remedy=remedy)]
+
+
+def _examined(recording: Recording, model: TorqueRows | None, limits: JointLimits | None, part: bool) -> list[Finding]:
     """Each step hands on a recording without the faults it found, so that no fault is told twice."""
     timing = examine_time(recording)
     recording = replace(recording, t=recording.t / timing.scale)
@@ -49,16 +61,17 @@ def _examined(recording: Recording, model: TorqueRows | None, limits: JointLimit
     found += levels + implausible_units(columns, motion, joints)
     silent = frozenset(finding.joint for finding in levels if finding.kind == "dead" and finding.joint is not None)
     if motion is not None:
-        found += examine_quantisation(columns, motion, joints) + examine_agreement(motion, joints)
-        found += examine_torque(motion, joints, silent)
+        found += [] if part else examine_quantisation(columns, motion, joints)
+        found += examine_agreement(motion, joints) + examine_torque(motion, joints, silent)
         alive = [joint for joint in range(joints.dof) if joint not in silent]
-        explanations = dict.fromkeys(alive, Explanation(anything(motion, alive), ENOUGH)) if alive else {}
+        free = Explanation(anything(motion, alive), ENOUGH) if alive and not part else None
+        explanations = {} if free is None else dict.fromkeys(alive, free)
         if model is not None:
             compared = examine_model(motion, joints, model, silent)
             found += compared.findings
             explanations |= compared.explanations
-        found += examine_delays(motion, explanations)
-    return found + examine_coverage(columns, motion, joints, limits, silent)
+        found += [] if part else examine_delays(motion, explanations)
+    return found if part else found + examine_coverage(columns, motion, joints, limits, silent)
 
 
 def _untrue(levels: list[Finding], count: int) -> np.ndarray:

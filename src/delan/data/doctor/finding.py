@@ -1,5 +1,6 @@
 """What the doctor says of a recording: one finding a fault, with its place, its weight and its cure."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, SupportsInt
 
@@ -31,6 +32,7 @@ Kind = Literal[
     "excitation",
     "friction",
     "coverage",
+    "excerpt",
 ]
 
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
@@ -57,6 +59,7 @@ WHY: dict[Kind, str] = {
     "excitation": "what a joint did not do in the log, the model cannot learn",
     "friction": "friction that is in the log must be in the model; `--friction auto` finds its terms",
     "coverage": "a model is to be trusted where the log has been",
+    "excerpt": "what is told of the log as a whole, and a model learned from it, is of these runs, evenly over the log",
 }
 
 
@@ -100,6 +103,11 @@ class Finding:
         """All of it for a script: plain numbers, lists and words."""
         names = ("kind", "severity", "joint", "column", "trajectory", "text", "why", "remedy")
         return {**{name: getattr(self, name) for name in names}, "rows": [list(span) for span in self.rows]}
+
+
+def worst_first(found: Iterable[Finding]) -> tuple[Finding, ...]:
+    """By severity; what is equally bad stays in its order."""
+    return tuple(sorted(found, key=lambda finding: SEVERITIES.index(finding.severity)))
 
 
 def spans(rows: Bool[np.ndarray, " time"]) -> tuple[tuple[int, int], ...]:

@@ -230,17 +230,7 @@ def _labels(labels: np.ndarray, bounds: np.ndarray, recording: Recording) -> lis
     again[np.unique(labels[starts], return_index=True)[1]] = False
     if again.any():
         row = int(starts[np.argmax(again)])
-        found.append(
-            Finding(
-                kind="interleaved",
-                severity="error",
-                column="trajectory",
-                trajectory=int(labels[row]),
-                rows=((row, _end(bounds, row)),),
-                text=f"trajectory {labels[row]} begins again at row {row} after another",
-                remedy="keep the rows of a trajectory together, or give the parts labels of their own",
-            )
-        )
+        found.append(begun_again(int(labels[row]), row, _end(bounds, row)))
     short = np.diff(bounds) < FEWEST_ROWS
     if short.any():
         row = int(starts[np.argmax(short)])
@@ -257,6 +247,19 @@ def _labels(labels: np.ndarray, bounds: np.ndarray, recording: Recording) -> lis
             )
         )
     return found
+
+
+def begun_again(label: int, row: int, end: int) -> Finding:
+    """A trajectory some rows of which stand behind another."""
+    return Finding(
+        kind="interleaved",
+        severity="error",
+        column="trajectory",
+        trajectory=label,
+        rows=((row, end),),
+        text=f"trajectory {label} begins again at row {row} after another",
+        remedy="keep the rows of a trajectory together, or give the parts labels of their own",
+    )
 
 
 def repeated_rows(

@@ -177,11 +177,21 @@ def _surprise(x: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _usual(error: np.ndarray, start: int, width: int) -> float:
     """What a surprise must exceed at this place: several times the errors nearby, this place left out."""
-    size = np.abs(error).max(axis=0)
-    own = width + 2
-    before, after = size[max(0, start - NEIGHBOURS) : max(0, start - own)], size[start + own + 1 : start + NEIGHBOURS]
+    own, first = width + 2, max(0, start - NEIGHBOURS)
+    size = np.abs(error[:, first : start + NEIGHBOURS]).max(axis=0)
+    before, after = size[: max(0, start - own) - first], size[start + own + 1 - first :]
     near = np.concatenate([before, after])
-    return SPIKE_OVER_NOISE * float(np.quantile(near, 0.75)) if len(near) else np.inf
+    return SPIKE_OVER_NOISE * _upper_quartile(near) if len(near) else np.inf
+
+
+def _upper_quartile(values: np.ndarray) -> float:
+    """`np.quantile(values, 0.75)` to the last bit, which takes twenty times as long for some dozens of numbers."""
+    place = 0.75 * (len(values) - 1)
+    low = int(place)
+    high, share = min(low + 1, len(values) - 1), place - low
+    ordered = np.partition(values, (low, high))
+    below, above = float(ordered[low]), float(ordered[high])
+    return above - (above - below) * (1 - share) if share >= 0.5 else below + (above - below) * share
 
 
 def _outliers(recording: Recording, name: str, joint: int, spikes: np.ndarray, error: np.ndarray) -> Finding:

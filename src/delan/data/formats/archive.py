@@ -3,7 +3,7 @@
 import contextlib
 import math
 import zipfile
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,6 +17,7 @@ from .sheet import Field, Pieces, Sheet, foreign, require_believable
 MAGIC = b"PK"
 NPZ_FORM = "npz arrays: t (time,), q and tau (time, dof); optional qd, qdd, inertial, coriolis, gravity, trajectory"
 _WHAT = "readable npz file"
+_AT_ONCE = 1 << 18
 _NAMING = ("joint_names", "joint_kinds")
 
 
@@ -82,10 +83,7 @@ def _pieces(path: Path, wanted: Sequence[str], rows: int) -> Pieces:
     source = str(path)
     with foreign(source, _WHAT), contextlib.ExitStack() as stack:
         archive = stack.enter_context(zipfile.ZipFile(path))
-        members = {}
-        for name in wanted:
-            file = stack.enter_context(archive.open(f"{name}.npy"))
-            members[name] = _Member(name, file)
+        members = {name: _Member(name, _opener(stack, archive, name)) for name in wanted}
         while True:
             piece = {name: member.take(rows) for name, member in members.items()}
             if not any(len(values) for values in piece.values()):
@@ -93,30 +91,46 @@ def _pieces(path: Path, wanted: Sequence[str], rows: int) -> Pieces:
             yield piece
 
 
-class _Member:
-    """An array of an archive, handed out from its first row to its last."""
+def _opener(stack: contextlib.ExitStack, archive: zipfile.ZipFile, name: str) -> Callable[[], Any]:
+    return lambda: stack.enter_context(archive.open(f"{name}.npy"))
 
-    def __init__(self, name: str, file: Any):
-        self._name, self._file = name, file
-        self._shape, by_columns, self._dtype = _header(file)
+
+def _skip(file: Any, count: int) -> None:
+    """Leave out so many bytes; a seek would read them, too, and hold many of them at once."""
+    while count > 0 and (content := file.read(min(count, _AT_ONCE))):
+        count -= len(content)
+
+
+class _Member:
+    """An array of an archive, handed out from its first row to its last.
+
+    Where it lies in the file column after column, each column is read through an opening of its own.
+    """
+
+    def __init__(self, name: str, opened: Callable[[], Any]):
+        self._name = name
+        self._files = [opened()]
+        self._shape, by_columns, self._dtype = _header(self._files[0])
         if self._dtype.hasobject:
             raise ValueError(f"array {name} holds objects, which are not read: allow_pickle is off")
         self._at = 0
-        self._whole = None
-        if by_columns and len(self._shape) > 1:  # its rows lie scattered over the file
-            self._whole = self._read(self._shape).reshape(self._shape, order="F")
+        self._by_columns = by_columns and len(self._shape) == 2
+        if self._by_columns:
+            start, length = self._files[0].tell(), self._shape[0] * self._dtype.itemsize
+            for column in range(1, self._shape[1]):
+                self._files.append(opened())
+                _skip(self._files[-1], start + column * length)
 
     def take(self, rows: int) -> np.ndarray:
         count = max(0, min(rows, self._shape[0] - self._at))
-        first, self._at = self._at, self._at + count
-        if self._whole is not None:
-            return self._whole[first : self._at]
-        shape = (count, *self._shape[1:])
-        return self._read(shape).reshape(shape)
+        self._at += count
+        if self._by_columns:
+            return np.stack([self._read(file, (count,)) for file in self._files], axis=1)
+        return self._read(self._files[0], (count, *self._shape[1:]))
 
-    def _read(self, shape: tuple[int, ...]) -> np.ndarray:
+    def _read(self, file: Any, shape: tuple[int, ...]) -> np.ndarray:
         wanted = math.prod(shape) * self._dtype.itemsize
-        content = self._file.read(wanted)
+        content = file.read(wanted)
         if len(content) < wanted:
             raise EOFError(f"array {self._name} ends {wanted - len(content)} bytes early")
-        return np.frombuffer(content, self._dtype)
+        return np.frombuffer(content, self._dtype).reshape(shape)
