@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from .joints import Recording as Recording
     from .joints import TorqueComponents as TorqueComponents
     from .joints import Trajectory as Trajectory
+    from .learning.choosing import fit as fit
     from .learning.descent import DescentSettings as DescentSettings
     from .learning.evaluate import Scores as Scores
     from .learning.evaluate import evaluate as evaluate
     from .learning.fit import FitResult as FitResult
-    from .learning.fit import fit as fit
     from .learning.identify import IdentifyResult as IdentifyResult
     from .learning.identify import IdentifySettings as IdentifySettings
     from .learning.identify import identify as identify
@@ -96,9 +96,10 @@ _HOMES = {
         "TorqueComponents",
         "Trajectory",
     ),
+    "learning.choosing": ("fit",),
     "learning.descent": ("DescentSettings",),
     "learning.evaluate": ("Scores", "evaluate"),
-    "learning.fit": ("FitResult", "fit"),
+    "learning.fit": ("FitResult",),
     "learning.identify": ("IdentifyResult", "IdentifySettings", "identify"),
     "learning.levenberg_marquardt": ("MarquardtSettings",),
     "learning.log_fit": ("LogFit", "LogFitSettings", "fit_log"),

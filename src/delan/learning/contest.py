@@ -10,6 +10,7 @@ from typing import Any, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..data.splitting import hold_out
@@ -122,7 +123,7 @@ def _budget(dataset: Dataset, seconds: float | None, began: float, left: int) ->
 
 def constant(dataset: Dataset, settings: FitSettings, *, key: PRNGKeyArray) -> Entry:
     """The mean torque of the training trajectories."""
-    training, validation = _split(dataset, settings, key)
+    training, validation = split(dataset, settings, key)
     model = ConstantTorque(jnp.asarray(training.samples.tau.mean(axis=0)), dataset.joints)
     return Entry("constant", model, score(model, validation, settings), 0.0)
 
@@ -131,7 +132,7 @@ def identified(
     dataset: Dataset, urdf: str | Path, friction: ActuatorSettings | None, settings: FitSettings, *, key: PRNGKeyArray
 ) -> Entry:
     """The arm of a URDF with parameters and friction by least squares on the training trajectories."""
-    training, validation = _split(dataset, settings, key)
+    training, validation = split(dataset, settings, key)
     head = friction or START
     terms: tuple[FrictionTerm, ...] = tuple(term for term in head.terms if term not in ("load", "armature"))
     how = IdentifySettings(
@@ -139,7 +140,21 @@ def identified(
     )
     result = identify(training, urdf, how)
     scores = score(in_jax(result.model), validation, settings)
-    return Entry("identified", result.model, scores, result.seconds, {"friction": terms, "rank": result.rank})
+    told = FitResult(
+        model=in_jax(result.model),
+        validation=scores,
+        optimizer="least squares",
+        reason="the links of the URDF and friction are linear in the torque",
+        settings=settings,
+        seed=tuple(np.asarray(jax.random.key_data(key)).tolist()),
+        seconds=result.seconds,
+        samples=result.samples,
+        interrupted=False,
+        history=(),
+        events=result.events,
+        trajectories=validation.samples.trajectories,
+    )
+    return Entry("identified", result.model, scores, result.seconds, {"friction": terms, "rank": result.rank}, told)
 
 
 def near_urdf(
@@ -183,7 +198,8 @@ def _as_chain(arm: RigidBody) -> LearnedModel:
     return ActuatedModel(chain, weights)
 
 
-def _split(dataset: Dataset, settings: FitSettings, key: PRNGKeyArray) -> tuple[Dataset, Dataset]:
+def split(dataset: Dataset, settings: FitSettings, key: PRNGKeyArray) -> tuple[Dataset, Dataset]:
+    """The training and validation samples of everybody who takes part with this key."""
     return hold_out(dataset, settings.validation, key=jax.random.split(key, 3)[0])
 
 

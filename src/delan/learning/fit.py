@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -56,11 +56,12 @@ class FitResult:
         selection: with `friction="auto"`, the terms in the order they were tried in, the last one not worth it.
         misfit: for a chain, whether its error on the validation trajectories is noise or a law it does not know; in the
             latter case `events` ends with a warning.
+        rivals: where models competed, the scores of all of them on the validation trajectories, the best first.
     """
 
     model: InverseDynamics
     validation: Scores
-    optimizer: Literal["adam", "lm"]
+    optimizer: Literal["adam", "lm", "least squares"]
     reason: str
     settings: FitSettings
     seed: tuple[int, ...]
@@ -73,6 +74,7 @@ class FitResult:
     members: tuple["FitResult", ...] = ()
     selection: tuple[SelectionStep, ...] = ()
     misfit: Misfit | None = None
+    rivals: Mapping[str, Scores] = field(default_factory=dict)
 
     @property
     def spread(self) -> dict[str, float]:
@@ -94,6 +96,7 @@ class FitResult:
                 "events": list(self.events),
                 "friction": [asdict(step) for step in self.selection],
                 "doubtful": self.misfit is not None and self.misfit.doubtful,
+                "rivals": {name: scores.torque.nmse_mean for name, scores in self.rivals.items()},
             },
         }
 
@@ -113,31 +116,8 @@ def fit(
     resume: bool = False,
     stop: threading.Event | None = None,
 ) -> FitResult:
-    """Learn a model of the dataset's dynamics.
-
-    Args:
-        dataset: samples, cut into trajectories.
-        model: `delan` (the Lagrangian network), `chain` (a rigid arm of learned geometry) or `feedforward`, at a size
-            chosen here, or the settings of one of them.
-        settings: how long and by which method to train.
-        friction: the friction that joins the Lagrangian model, as settings of an actuator; `auto` adds terms one by one
-            while the validation trajectories are explained better; None: no friction.
-        start: a model of this kind to go on from, in place of random weights; its friction stays if it is of that kind.
-        anchor: how firmly a chain is held to its start, of whose numbers something is known then; 0: not at all.
-        key: randomness of weights, minibatches and the validation split; the same key gives the same model.
-        seeds: how many models to train at once, from keys split off `key`, over the cores.
-        progress: called after every step of the fit.
-        checkpoint: where to keep the state of an unfinished fit; removed when the fit is done.
-        resume: continue from the checkpoint, if there is one, to the result of an unbroken run.
-        stop: set it from another thread to end the fit early.
-
-    A stop or an interrupt (Ctrl-C) ends the fit early with the best model so far and `interrupted` set.
-    """
-    settings = settings or FitSettings()
-    if not isinstance(dataset, Dataset):
-        raise DataError("fit", f"expected a Dataset, got a {type(dataset).__name__}; make one with delan.prepare")
-    if not isinstance(settings, FitSettings):
-        raise SettingsError(f"settings must be delan.FitSettings, got {type(settings).__name__}")
+    """Learn one model of the dataset's dynamics; the arguments are those of the public `choosing.fit`."""
+    settings = checked(dataset, settings)
     key = jax.random.key(0) if key is None else key
     if seeds < 1:
         raise SettingsError(f"seeds must be at least 1, got {seeds}")
@@ -149,6 +129,16 @@ def fit(
         return _fit_seeds(dataset, model, settings, friction, key, seeds, progress, stop or threading.Event())
     where = None if checkpoint is None else Path(checkpoint)
     return _fit_one(dataset, model, settings, friction, key, progress, where, resume, stop, start=start, anchor=anchor)
+
+
+def checked(dataset: Dataset, settings: FitSettings | None) -> FitSettings:
+    """The settings, or the usual ones; refuses what stands in the wrong place."""
+    settings = settings or FitSettings()
+    if not isinstance(dataset, Dataset):
+        raise DataError("fit", f"expected a Dataset, got a {type(dataset).__name__}; make one with delan.prepare")
+    if not isinstance(settings, FitSettings):
+        raise SettingsError(f"settings must be delan.FitSettings, got {type(settings).__name__}")
+    return settings
 
 
 def _fit_one(

@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -16,17 +15,17 @@ from ..data.preparation import PreparationSettings, prepare
 from ..data.splitting import counting, split_rows
 from ..errors import SettingsError
 from ..joints import Dataset, Recording
-from ..models.actuator import ActuatedModel, ActuatorSettings
+from ..models.actuator import ActuatedModel
 from ..models.chain import LagrangianChain
 from ..models.dynamics import InverseDynamics
 from ..models.trust import TrustedModel
-from .contest import Contender, Entry, as_learned, constant, identified, near_urdf, networks
+from .contest import Contender, Entry, as_learned
 from .fit import Friction, fit
 from .more_data import LearningCurve, NextMotion, learning_curve, next_motion
 from .planning import FitSettings
 from .preparing import PreparationChoice, choose_preparation
 from .refining import without_accelerations
-from .selection import START
+from .rivals import Watch, rivals
 from .starts import SAMPLES
 from .training import Progress
 from .uncertainty import TrustSettings, trust
@@ -118,7 +117,7 @@ def fit_log(
     settings: LogFitSettings | None = None,
     *,
     key: PRNGKeyArray | None = None,
-    progress: Callable[[str], Callable[[Progress], None] | None] = lambda name: None,
+    progress: Watch = lambda name: None,
     stop: threading.Event | None = None,
 ) -> LogFit:
     """Prepare a log, train the models, and put the best on the validation trajectories first.
@@ -163,52 +162,26 @@ def _compete(
     choice: PreparationChoice,
     settings: LogFitSettings,
     key: PRNGKeyArray,
-    progress: Callable[[str], Callable[[Progress], None] | None],
+    progress: Watch,
     stop: threading.Event,
 ) -> tuple[list[Entry], tuple[float, float] | None]:
     """Every model that takes part, and what the chain thinks of accelerations."""
-    entries, weak = [constant(dataset, settings.fit, key=key)], None
-    friction = settings.friction
+    chain, weak = None, None
     if "chain" in settings.models:
         chain, weak = _chain(recording, dataset, choice, settings, key, progress("chain"), stop)
-        entries.append(chain)
-        head = chain.model.actuator.settings if isinstance(chain.model, ActuatedModel) else None
-        friction = head if friction == "auto" else friction
-    head = START if friction == "auto" else friction
-    if settings.urdf is not None and not stop.is_set():
-        entries.append(identified(dataset, settings.urdf, head, settings.fit, key=key))
-        if "chain" in settings.models:
-            entries.append(near_urdf(dataset, settings.urdf, head, settings.fit, key=key, stop=stop))
-    return entries + _networks(dataset, head, settings, key, progress, stop), weak
-
-
-def _networks(
-    dataset: Dataset,
-    head: ActuatorSettings | None,
-    settings: LogFitSettings,
-    key: PRNGKeyArray,
-    progress: Callable[[str], Callable[[Progress], None] | None],
-    stop: threading.Event,
-) -> list[Entry]:
-    """The networks side by side, for XLA lets go of the interpreter while it computes."""
-    if stop.is_set():
-        return []
-    names: list[Literal["delan", "feedforward"]] = [
-        name for name in ("delan", "feedforward") if name in settings.models
-    ]
-    share = settings.share("networks")
-    with ThreadPoolExecutor(max(1, len(names))) as pool:
-        futures = [
-            pool.submit(
-                networks, name, dataset, head, settings.fit, key=key, seconds=share, progress=progress(name), stop=stop
-            )
-            for name in names
-        ]
-        try:
-            return [future.result() for future in futures]
-        except KeyboardInterrupt:
-            stop.set()
-            return [future.result() for future in futures]
+    others = rivals(
+        dataset,
+        settings.models,
+        chain,
+        settings.friction,
+        settings.fit,
+        urdf=settings.urdf,
+        key=key,
+        seconds=settings.share("networks"),
+        watch=progress,
+        stop=stop,
+    )
+    return others if chain is None else [*others, chain], weak
 
 
 def _beyond(
@@ -234,7 +207,7 @@ def _choice(
     recording: Recording,
     settings: LogFitSettings,
     key: PRNGKeyArray,
-    progress: Callable[[str], Callable[[Progress], None] | None],
+    progress: Watch,
     stop: threading.Event,
 ) -> PreparationChoice:
     if settings.accelerations == "none":
