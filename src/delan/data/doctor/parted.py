@@ -15,8 +15,20 @@ from .places import Places, united
 from .timing import begun_again
 
 LOCAL: frozenset[Kind] = frozenset(
-    ("non_finite", "outlier", "wrapped", "gap", "jitter", "duplicate", "clock_reset", "mixed_rates", "interleaved")
-    + ("short", "stuck", "saturated")
+    {
+        "non_finite",
+        "outlier",
+        "wrapped",
+        "gap",
+        "jitter",
+        "duplicate",
+        "clock_reset",
+        "mixed_rates",
+        "interleaved",
+        "short",
+        "stuck",
+        "saturated",
+    }
 )
 """What sits somewhere is looked for in every part. The rest is told of the whole log, by its excerpt, and of a part
 only where it is an error there."""
