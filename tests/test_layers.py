@@ -19,6 +19,7 @@ LAYERS = [
     {"realtime", "drawing"},
     {"experiments"},
     {"report"},
+    {"view"},
     {"interfaces"},
 ]
 HOMES = {
@@ -26,6 +27,7 @@ HOMES = {
     "mujoco": {"robots/mujoco_robot.py"},
     "pybullet": {"robots/pybullet_robot.py"},
     "optax": {"learning/descent.py"},
+    "viser": {"view/door.py"},
 }
 """Libraries that live in one place, so that another could take theirs."""
 

@@ -96,11 +96,13 @@ class Compiled:
 
     Attributes:
         weights: its numbers on the device, in the order of `Blueprint.pack`; None: no model yet, the torque is zero.
+        judges: functions that judge such models, compiled once for each way to judge; kept here by `Gate`.
     """
 
     def __init__(self, blueprint: Blueprint, weights: Numbers | None = None):
         self.blueprint, self.joints = blueprint, blueprint.joints
         self.weights: Array | None = None
+        self.judges: dict[Any, Any] = {}
         settings = blueprint.actuator
         self._motors = Actuator(self.joints, settings) if settings is not None and settings.stops else None
         self._memory: Any = None
@@ -126,6 +128,10 @@ class Compiled:
         if self.weights is None:
             self._memory = None  # friction remembers from the first target on that it was asked for
         self.weights = weights
+
+    def forget(self) -> None:
+        """Be without a model again: the torque is zero from now on."""
+        self.weights, self._memory, self._torque = None, None, np.zeros(self.joints.dof)
 
     def prepare(self, q: Vector) -> None:
         rest = JointTarget(q, 0 * q, 0 * q)
