@@ -7,7 +7,7 @@ import threading
 import time
 import webbrowser
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,11 @@ import typer
 
 from ..errors import SettingsError
 from ..realtime.live import Address, running
+from ..realtime.priority import leave_core
 from ..robots.arms import ARMS
 
 RUNNING = "running"
+LOOP_CORE = 0
 
 
 @dataclass(frozen=True)
@@ -43,29 +45,31 @@ class ViewRequest:
 
 def run_view(request: ViewRequest) -> None:
     """Serve the page until Ctrl-C."""
-    from ..view.door import address_of, open_server, require_token
-
+    try:
+        from ..view.door import address_of, open_server, require_token
+    except ImportError as error:  # what viser brings along
+        raise SettingsError(f"the page needs viser ({error}); install it with `pip install delan[view]`") from None
     require_token(request.host, request.token)
     recording = _recording(request.source)
     stop = threading.Event()
-    runs = [] if recording is not None or request.source == RUNNING else _begin(request)
-    with _until_told(stop):
+    going_on = _found_running() if request.source == RUNNING else []
+    runs = [] if recording is not None or going_on else _begin(request)
+    leave_core(LOOP_CORE)  # the page and what it starts from here on
+    with _until_told(stop), ExitStack() as ending:
+        ending.callback(_end, runs)
         server = open_server(request.host, request.port, request.token)
-        try:
-            url = address_of(server, request.token)
-            typer.echo(f"Watch at {url} (Ctrl-C ends)")
-            sys.stdout.flush()
-            if request.browse:
-                webbrowser.open(url)
-            if recording is not None:
-                from ..view.replay import Replay
+        ending.callback(server.stop)
+        url = address_of(server, request.token)
+        typer.echo(f"Watch at {url} (Ctrl-C ends)")
+        sys.stdout.flush()
+        if request.browse:
+            webbrowser.open(url)
+        if recording is not None:
+            from ..view.replay import Replay
 
-                Replay(server, recording).run(stop)
-            else:
-                _watch(server, request, runs, stop)
-        finally:
-            _end(runs)
-            server.stop()
+            Replay(server, recording).run(stop)
+        else:
+            _watch(server, request, runs, going_on, stop)
 
 
 def record_clip(request: ViewRequest, clip: Path, seconds: float) -> None:
@@ -143,6 +147,7 @@ def _begin(request: ViewRequest) -> list[Any]:
         speed=request.speed,
         seed=request.seed,
         seconds=request.seconds,
+        core=LOOP_CORE,
         record=None if request.out is None else str((request.out / "recording.run").resolve()),
     )
     wanted = [settings]
@@ -153,12 +158,12 @@ def _begin(request: ViewRequest) -> list[Any]:
     return [begin_run(asdict(one)) for one in wanted]
 
 
-def _watch(server: Any, request: ViewRequest, runs: list[Any], stop: threading.Event) -> None:
+def _watch(server: Any, request: ViewRequest, runs: list[Any], going_on: list[Address], stop: threading.Event) -> None:
     from ..experiments.live_run import NAMES
     from ..view.live import LivePage, find_run
 
-    found = [find_run(run, stop) for run in runs] if runs else _found_running()
-    addresses: list[Address] = [one for one in found if one is not None]
+    found = (find_run(run, stop) for run in runs)
+    addresses = going_on or [one for one in found if one is not None]
     if stop.is_set():
         return
     names = (NAMES[request.model], NAMES[request.compare] if request.compare else "")

@@ -16,7 +16,6 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import viser
 import websockets.asyncio.server as websockets_server
 from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
@@ -108,6 +107,10 @@ def _guarded(door: Door) -> Any:
 
 def open_server(host: str, port: int | None, token: str | None, *, usual: int = 8080) -> Any:
     """A viser server at the port, or, if none is asked for, at the usual one or the next that is free."""
+    try:
+        import viser
+    except ImportError as error:
+        raise SettingsError(f"the page needs viser ({error}); install it with `pip install delan[view]`") from None
     require_token(host, token)
     chosen = usual if port is None else port
     if not _free(host, 0):
