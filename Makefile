@@ -11,10 +11,10 @@ WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 demo: $(VENV)/.user
 	$(BIN)/delan demo
 
-test: lint
+test: lint $(VENV)/.browser
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "not slow" --durations=15 tests
 
-test-slow: $(VENV)/.dev
+test-slow: $(VENV)/.dev $(VENV)/.browser
 	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -n $(WORKERS) --dist loadfile tests
 
 lint: $(VENV)/.dev
@@ -38,6 +38,12 @@ $(VENV)/.user: pyproject.toml constraints.txt | $(VENV)/bin/python
 $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) --editable ".[dev]"
 	touch $@ $(VENV)/.user
+
+# The browser test needs a Chromium: the system's, or one that playwright fetches. Without, it is skipped and says so.
+$(VENV)/.browser: $(VENV)/.dev
+	@command -v chromium chromium-browser google-chrome >/dev/null || timeout 300 $(BIN)/playwright install chromium \
+	  || echo "no Chromium here and none could be fetched: the browser test will be skipped"
+	touch $@
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache demo

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -9,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from delan.control import TrackingController
 from delan.joints import Joints, JointState, JointTarget
 from delan.models.actuator import ActuatorSettings
 from delan.models.blueprint import Blueprint
@@ -16,9 +18,15 @@ from delan.models.chain import LagrangianChain, LagrangianChainSettings
 from delan.models.geometry import from_rigid_body
 from delan.models.rigid_body import RigidBody
 from delan.realtime.clocks import SteppedClock
+from delan.realtime.feed_forward import Direct
 from delan.realtime.learner import Candidate
+from delan.realtime.loop import run_loop
+from delan.realtime.recorder import Recorder
+from delan.realtime.stats import row_layout
+from delan.robots.gains import low_gains
+from delan.robots.mujoco_robot import MujocoRobot
 from delan.robots.robot import Robot
-from delan.robots.two_link import TWO_LINK
+from delan.robots.two_link import TWO_LINK, letter_motion
 
 Fault = Callable[[JointState], JointState]
 
@@ -142,3 +150,14 @@ class StallingClock(SteppedClock):
     def sleep_until(self, t: float) -> None:
         late = sum(self._stalls.pop(at) for at in list(self._stalls) if at <= t)
         super().sleep_until(t + late)
+
+
+def recorded_letter(folder: Path) -> Path:
+    """A recording of one letter, led by the true model."""
+    path = folder / "recording.run"
+    robot = MujocoRobot.of(TWO_LINK, dt=2e-3)
+    controller = TrackingController(low_gains(TWO_LINK))
+    with Recorder(path, TWO_LINK.joints, row_layout(2), dt=2e-3, overwrite=True) as recorder:
+        motion = letter_motion("c", dt=2e-3)
+        run_loop(robot, motion, controller, Direct(TWO_LINK_BODY), SteppedClock(), recorder=recorder)
+    return path

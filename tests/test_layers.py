@@ -20,6 +20,7 @@ LAYERS = [
     {"realtime", "drawing"},
     {"experiments"},
     {"report"},
+    {"view"},
     {"interfaces"},
 ]
 HOMES = {
@@ -28,6 +29,7 @@ HOMES = {
     "pybullet": {"robots/pybullet_robot.py"},
     "optax": {"learning/descent.py"},
     "casadi": {"deploy/symbols.py"},
+    "viser": {"view/door.py"},
 }
 """Libraries that live in one place, so that another could take theirs."""
 

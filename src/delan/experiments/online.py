@@ -27,6 +27,7 @@ from ..models.rigid_body import RigidBody
 from ..realtime.clocks import SteppedClock, WallClock
 from ..realtime.feed_forward import Compiled, Direct, FeedForward, Gravity, NoFeedForward
 from ..realtime.learner import ProcessLearner, SteppedLearner, Task
+from ..realtime.live import Onlooker
 from ..realtime.loop import LoopSettings, run_loop
 from ..realtime.priority import Granted, kept_awake, raise_priority
 from ..realtime.recorder import Recorder
@@ -161,18 +162,20 @@ def run_online(
     record: Path | None = None,
     progress: Callable[[Progress], None] | None = None,
     stop: threading.Event | None = None,
+    onlooker: Onlooker | None = None,
 ) -> OnlineOutcome:
     """Run the robot while it learns, then with the model frozen."""
     robot, wall = _robot(settings), settings.clock == "wall"
     stop = stop or threading.Event()
-    feed_forward = _feed_forward(settings)
+    feed_forward = build_feed_forward(settings)
     learner = _learner(settings, feed_forward, robot.dt)
     granted = raise_priority(core=LOOP_CORE) if wall else None
     controller = TrackingController(low_gains(settings.arm))
     recorder = None
     if record is not None:
         layout = row_layout(robot.joints.dof)
-        recorder = Recorder(record, robot.joints, layout, dt=robot.dt, overwrite=True)
+        provenance = {"robot": settings.robot, "feed_forward": settings.feed_forward}
+        recorder = Recorder(record, robot.joints, layout, dt=robot.dt, overwrite=True, provenance=provenance)
 
     def lead(motions: Sequence[Trajectory], start: JointState | None, *, training: bool) -> LoopResult:
         return run_loop(
@@ -187,6 +190,7 @@ def run_online(
             start=start,
             progress=progress,
             stop=stop,
+            onlooker=onlooker,
         )
 
     awake = ExitStack()
@@ -287,7 +291,8 @@ def blueprint_of(settings: OnlineRun) -> Blueprint:
     return Blueprint(joints, networks[settings.feed_forward](**small), settings.friction)
 
 
-def _feed_forward(settings: OnlineRun) -> FeedForward:
+def build_feed_forward(settings: OnlineRun) -> FeedForward:
+    """Whose torque joins the PD control."""
     arm, name = settings.arm, settings.feed_forward
     believed = ANALYTIC.get(settings.robot, arm)
     if name == "none":

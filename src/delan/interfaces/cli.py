@@ -5,6 +5,7 @@ import json
 import os
 import shlex
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -421,7 +422,7 @@ def online(
     as_json: JsonOption = False,
 ) -> None:
     """Control a simulated robot while it learns its own dynamics, from random weights."""
-    from .online import clear, leave_behind, live_table, tell, unused
+    from .online import clear, leave_behind, live_table, tell, unused, watched
 
     out = out or unused(Path("online"))
     _require_writable(out / "recording.run", make_folder=True)
@@ -451,8 +452,9 @@ def online(
         payload=_payload(payload),
     )
     clear(out)
-    with live_table(settings) as watch:
-        outcome = run_online(settings, record=out / "recording.run", progress=watch)
+    stop = threading.Event()
+    with live_table(settings) as watch, watched(settings, stop) as onlooker:
+        outcome = run_online(settings, record=out / "recording.run", progress=watch, stop=stop, onlooker=onlooker)
     written = [out / "recording.run", *leave_behind(outcome, out)]
     if as_json:
         typer.echo(json.dumps({**outcome.as_dict(), "seed": seed, "files": [str(path) for path in written]}))
@@ -463,6 +465,73 @@ def online(
         reason = next(one.reason for one in (outcome.train, *outcome.test.values()) if one.ended != "finished")
         typer.echo(f"delan: ended early: {reason}", err=True)
         raise typer.Exit(130)
+
+
+@app.command()
+@_command
+def view(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="two-link, wam4 or wam7: begin a run; running: the one that goes on; or a recording or its folder."
+        ),
+    ] = "two-link",
+    feedforward: Annotated[
+        Literal["none", "analytic", "identified", "feedforward", "delan", "chain"] | None,
+        typer.Option(help="Whose torque joins the PD control at first; default: delan, for a WAM chain."),
+    ] = None,
+    compare: Annotated[
+        Literal["pd", "analytic", "identified", "feedforward", "delan", "chain"] | None,
+        typer.Option(help="A second arm beside the first, led by this."),
+    ] = None,
+    reference: Annotated[
+        Literal["letters", "cosines"] | None, typer.Option(help="What to follow; letters for the two-link arm.")
+    ] = None,
+    letters: Annotated[str, typer.Option(help="Letters to write, over and over.")] = "a,d,e,g,m,n,r,u",
+    speed: Annotated[float, typer.Option(help="So many times faster than usual.", min=0.5, max=2)] = 1.0,
+    seconds: Annotated[
+        float | None, typer.Option(help="How long the robot moves at the most; default: half an hour.", min=1)
+    ] = None,
+    seed: SeedOption = 0,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="Folder for a recording of the run.")] = None,
+    host: Annotated[str, typer.Option(help="Address to serve at; others than this machine's own need a token.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int | None, typer.Option(help="Default: 8080, or the next that is free.", min=0, max=65535)] = None,
+    token: Annotated[str | None, typer.Option(help="Whoever opens the page must know it.")] = None,
+    browse: Annotated[bool, typer.Option("--open", help="Open the page in the browser of this machine.")] = False,
+    record: Annotated[
+        Path | None,
+        typer.Option(help="No page: a clip (gif, mp4) of the recording, or of a new run of --seconds (default 20)."),
+    ] = None,
+) -> None:
+    """Watch the robot while it learns, in the browser, and tell it what to do; or replay a recording."""
+    if out is not None:
+        _require_writable(out / "recording.run", make_folder=True)
+    if record is not None:
+        _require_writable(record)
+    from .view import ViewRequest, record_clip, run_view
+
+    request = ViewRequest(
+        source=source,
+        model=feedforward or ("chain" if source.startswith("wam") else "delan"),
+        compare="none" if compare == "pd" else compare,
+        reference=reference,
+        letters=letters.replace(",", "").replace(" ", ""),
+        speed=speed,
+        seed=seed,
+        seconds=seconds or 1800.0,
+        out=out,
+        host=host,
+        port=port,
+        token=token,
+        browse=browse,
+    )
+    if record is not None:
+        record_clip(request, record, seconds or 20.0)
+        typer.echo(f"Clip: {record}")
+    else:
+        run_view(request)
 
 
 @app.command()

@@ -1,6 +1,8 @@
 """What `delan online` shows while the robot runs, and what it leaves behind."""
 
+import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -11,6 +13,7 @@ import typer
 
 from .. import storage
 from ..experiments.online import OnlineOutcome, OnlineRun
+from ..realtime.live import MODES, Address, Broadcast, Onlooker, Orders, address_folder, announce
 from ..realtime.stats import Progress
 from ..report.online import draw_tracking, draw_written
 
@@ -39,6 +42,35 @@ def live_table(settings: OnlineRun) -> Iterator[Callable[[Progress], None] | Non
     # The table is drawn inside the loop's own callback: a thread of its own would hold the interpreter when it likes.
     with Live(table(None), console=Console(stderr=True), auto_refresh=False) as live:
         yield lambda now: live.update(table(now), refresh=True)
+
+
+@contextmanager
+def watched(settings: OnlineRun, stop: threading.Event) -> Iterator[Onlooker | None]:
+    """Let `delan view running` see a run by the wall clock, and stop it; nobody could follow one by the stepped."""
+    if settings.clock != "wall":
+        yield None
+        return
+    dof, dt = settings.arm.joints.dof, 1 / settings.loop.rate
+    broadcast = Broadcast(dof, dt, Orders(mode=MODES.index("run")), stop=stop)
+    broadcast.stand("running", broadcast.told)
+    address = Address(
+        pid=os.getpid(),
+        robot=settings.robot,
+        dof=dof,
+        dt=dt,
+        **broadcast.names,
+        models=(),
+        references=(),
+        weights={},
+        settings={},
+    )
+    path = address_folder() / f"{os.getpid()}.json"
+    announce(address, path)
+    try:
+        yield broadcast
+    finally:
+        path.unlink(missing_ok=True)
+        broadcast.close()
 
 
 PICTURES, MODEL = ("tracking.png", "letters.png"), "model.delan"

@@ -120,6 +120,7 @@ class OnlineLearner:
     Attributes:
         best: the model with the least error on samples never trained on, None before the first; error: that, as nMSE.
         events: what happened, in sentences, each with the time of the newest sample [s].
+        loss: of the last step, NaN before the first; steps: made; trained: samples that went through them.
     """
 
     def __init__(self, blueprint: Blueprint, dt: float, settings: OnlineSettings | None = None, *, seed: int = 0):
@@ -132,7 +133,8 @@ class OnlineLearner:
         self._judge = Memory(4 * n, keep.recent, keep.reservoir // HELD_OUT + 1, seed=seed + 1)
         self._key = jax.random.key(seed)
         self._starts: list[_Start] = []
-        self._steps = 0
+        self.steps = self.trained = 0
+        self.loss = float("nan")
         self._usual: list[float] = []
         self._second_order = _weights(blueprint) <= SMALL_WEIGHTS
         self.best: Any = None
@@ -178,8 +180,8 @@ class OnlineLearner:
             if len(self._starts) < wanted and self._memory.seen >= self.settings.first * 4 ** len(self._starts):
                 self._starts.append(self._fresh())
             self._watch_for_change()
-            turn = self._starts[self._steps % len(self._starts)]
-            self._steps += 1
+            turn = self._starts[self.steps % len(self._starts)]
+            self.steps += 1
             self._step(turn)
             better = self._judged(turn)
             self._replace_if_lost(turn)
@@ -211,6 +213,7 @@ class OnlineLearner:
             self._key, key = jax.random.split(self._key)
             state, report = descent.run_epochs(state, samples, samples, rates, key)
             loss = float(report.training)
+            self.trained += (WARM_UP_EPOCHS - 1) * self.settings.rows
             if self._second_order and len(start.losses) >= WARM_UP_STEPS:
                 state = levenberg_marquardt.init(state.model, self.settings.marquardt)
         else:
@@ -221,6 +224,7 @@ class OnlineLearner:
         if np.isfinite(loss):
             start.state = state
         start.losses.append(loss)
+        self.loss, self.trained = loss, self.trained + self.settings.rows
 
     def _judged(self, start: _Start) -> bool:
         """Compare the stepped model with the best one on held-out samples, the same for both."""

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from ..errors import DelanError, SettingsError
 
@@ -112,7 +112,7 @@ class _Channel:
 
     @classmethod
     def attach(cls: type[Channel], name: str) -> Channel:
-        """The channel of that name, made by another process; one end each, or many readers of a `Latest`."""
+        """The channel of that name, made by another process; one end each, or many who only look."""
         memory = _attached(name)
         words = _view(memory, np.int64, 0, min(HEADER_WORDS, memory.size // 8))
         known = len(words) == HEADER_WORDS and words[KIND] == _word(cls.kind)
@@ -194,14 +194,25 @@ class Stream(_Channel):
         With `again` also the rows read before that are still there: for a reader that takes over and knows nothing.
         """
         head, tail = int(self._words[HEAD]), int(self._words[TAIL])
-        numbers = np.arange(max(0 if again else tail, head - self.capacity), head) + 1
+        rows, numbers = self._copied(0 if again else tail, head)
+        self._words[LOST] += head - tail - np.count_nonzero(numbers > tail)
+        self._words[TAIL] = head
+        return rows
+
+    def _copied(self, tail: int, head: int) -> tuple[Rows, Int[np.ndarray, " time"]]:
+        """The rows behind `tail` up to `head` that are whole, and their numbers."""
+        numbers = np.arange(max(tail, head - self.capacity), head) + 1
         slots = (numbers - 1) % self.capacity
         rows, sums = self._data[slots], self._sums[slots]
         stamps = self._stamps[slots]  # last: what still bears its number now was not touched during the copy
         whole = (stamps == numbers) & (sums == checksum(rows) ^ numbers)
-        self._words[LOST] += head - tail - np.count_nonzero(whole & (numbers > tail))
-        self._words[TAIL] = head
-        return rows[whole]
+        return rows[whole], numbers[whole]
+
+    def since(self, number: int) -> tuple[Rows, int]:
+        """For onlookers, of whom there may be many: whole rows behind row `number` that are still there, and the number
+        of the newest. Nothing is marked as read, and the one reader does not notice."""
+        head = int(self._words[HEAD])
+        return self._copied(number, head)[0], head
 
     @property
     def lost(self) -> int:

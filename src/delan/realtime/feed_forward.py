@@ -100,6 +100,7 @@ class Compiled:
     Attributes:
         weights: its numbers on the device, in the order of `Blueprint.pack`; None: no model yet, the torque is zero.
         engine: who computes, in words; known once it is prepared.
+        judges: functions that judge such models, compiled once for each way to judge; kept here by `Gate`.
     """
 
     def __init__(self, blueprint: Blueprint, weights: Numbers | None = None):
@@ -109,6 +110,7 @@ class Compiled:
         self._code: CompiledModel | None = None
         self._translate: Any = None
         self._translated: Array | None = None
+        self.judges: dict[Any, Any] = {}
         settings = blueprint.actuator
         self._motors = Actuator(self.joints, settings) if settings is not None and settings.stops else None
         self._memory: Any = None
@@ -135,6 +137,10 @@ class Compiled:
             self._memory = None  # friction remembers from the first target on that it was asked for
         self.weights = weights
         self._begin_translation()
+
+    def forget(self) -> None:
+        """Be without a model again: the torque is zero from now on."""
+        self.weights, self._memory, self._torque = None, None, np.zeros(self.joints.dof)
 
     def prepare(self, q: Vector) -> None:
         rest = JointTarget(q, 0 * q, 0 * q)

@@ -161,13 +161,18 @@ class Gate:
         self._found: list[np.ndarray] = []
 
     def prepare(self) -> None:
-        """Compile, and make a first call."""
+        """Compile, and make a first call; what was compiled before for such models is used again."""
+        key = (self._pieces, self.wanted, tuple(self._most.tolist()), self._limits.tobytes())
+        self._examine = self._feed_forward.judges.get(key)
+        if self._examine is not None:
+            return
         numbers = np.zeros(self._feed_forward.blueprint.size)
         wanted = np.zeros((self.wanted[1], 3 * self._feed_forward.joints.dof))
         with jax.enable_x64(True):
             example = (numbers, numbers, *self._cut(self.window.copy(), wanted)[0])
             self._examine = jax.jit(self._piece).lower(*example).compile()
             jax.block_until_ready(self._examine(*example))
+        self._feed_forward.judges[key] = self._examine
 
     @property
     def busy(self) -> bool:

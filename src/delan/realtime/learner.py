@@ -29,11 +29,25 @@ RING_SECONDS = 60.0
 PATIENCE = 300.0
 """How long a learner may take to compile before it counts as failed [s]."""
 PUBLISH_PERIOD = 0.1
-"""The least time between two sets of weights [s]."""
+"""The least time between two sets of weights, and between two notes [s]."""
+QUIET_SECONDS = 1.0
+"""A learner that was given nothing for so long rests until there is something new [s]."""
 
 
 class LearnerError(DelanError):
     """A learner that did not start."""
+
+
+class LearnerNote(NamedTuple):
+    """How a learner stands: the loss of its last step, its nMSE on samples never trained on, samples trained on and
+    steps so far; how often it saw the robot change, and when it last did [s]."""
+
+    loss: float
+    error: float
+    samples: float
+    steps: float
+    changes: float
+    changed: float
 
 
 class Candidate(NamedTuple):
@@ -141,13 +155,18 @@ class SteppedLearner:
 class ProcessLearner:
     """Learns in a process beside the loop, off its core; if it dies it is started again, with the weights it had."""
 
-    def __init__(self, task: Task, *, loop_core: int | None = None):
+    def __init__(self, task: Task, *, loop_core: int | None = None, patient: bool = True):
+        """Off the given core. Not `patient`, `start` does not wait until all is compiled: models come when they can."""
         n = task.blueprint.joints.dof
+        self._patient = patient
         self.blueprint, self._task, self._loop_core = task.blueprint, task, loop_core
         self.layout = Layout.of(t=1, q=n, qd=n, tau=n)
         self._rows = Stream(max(2, int(RING_SECONDS / task.dt)), self.layout.width)
-        self._weights = Latest(task.blueprint.size + 1)
-        self._notes = Latest(3)  # 1 when compiled, the number of changes seen, the time of the last one
+        self._weights = Latest(task.blueprint.size + 2)  # number of the life they are of, their error, themselves
+        self._notes = Latest(len(LearnerNote._fields))
+        self._lives = Latest(1)
+        self._life = 0
+        self.note: LearnerNote | None = None
         self._process: Any = None
         self._starting: threading.Thread | None = None
         self._changes: list[tuple[float, str]] = []
@@ -172,10 +191,20 @@ class ProcessLearner:
         """Of the process, for those who look after it."""
         return None if self._process is None else self._process.pid
 
+    def refresh(self) -> None:
+        """Read the newest `note`; never waits."""
+        self._read_notes()
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has compiled all."""
+        return self._read_notes()
+
     def start(self) -> None:
-        self._spawn()
+        if self._process is None:
+            self._spawn()
         began = time.monotonic()
-        while not self._read_notes():
+        while self._patient and not self._read_notes():
             if not self.alive:
                 raise LearnerError("the learner ended before it was ready; its own words are above")
             if time.monotonic() - began > PATIENCE:
@@ -187,7 +216,12 @@ class ProcessLearner:
 
     def poll(self, t: float) -> Candidate | None:
         row = self._weights.read()
-        return None if row is None else Candidate(row[1:], float(row[0]))
+        return None if row is None or row[0] != self._life else Candidate(row[2:], float(row[1]))
+
+    def reset(self) -> None:
+        """Forget all that was learned, and begin a new life with other random weights."""
+        self._life += 1
+        self._lives.publish([self._life])
 
     def watch(self) -> None:
         self._read_notes()
@@ -206,11 +240,11 @@ class ProcessLearner:
         if self._process is not None:
             self._process.terminate()
             self._process.join()
-        for channel in (self._rows, self._weights, self._notes):
+        for channel in (self._rows, self._weights, self._notes, self._lives):
             channel.close()
 
     def _spawn(self) -> None:
-        names = (self._rows.name, self._weights.name, self._notes.name)
+        names = (self._rows.name, self._weights.name, self._notes.name, self._lives.name)
         context = multiprocessing.get_context("spawn")
         resumed = self.restarts > 0
         self._process = context.Process(
@@ -220,37 +254,61 @@ class ProcessLearner:
 
     def _read_notes(self) -> bool:
         """Whether the learner has compiled; changes of the robot that it noticed are written down on the way."""
-        note = self._notes.read()
-        if note is not None and note[1] > len(self._changes):
-            self._changes.append((float(note[2]), "the robot has changed; the learner forgot what was before"))
+        row = self._notes.read()
+        if row is not None:
+            self.note = LearnerNote(*row.tolist())
+            if self.note.changes > len(self._changes):
+                self._changes.append((self.note.changed, "the robot has changed; the learner forgot what was before"))
         return self._notes.version > 0
 
 
-def _learn(task: Task, names: tuple[str, str, str], loop_core: int | None, parent: int, resumed: bool) -> None:
+def _learn(task: Task, names: tuple[str, str, str, str], loop_core: int | None, parent: int, resumed: bool) -> None:
     """The life of the process: until its parent ends or ends it."""
     if loop_core is not None:
         leave_core(loop_core)  # before JAX makes its threads
     os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_multi_thread_eigen=false"
-    rows, weights, notes = Stream.attach(names[0]), Latest.attach(names[1]), Latest.attach(names[2])
-    learner = OnlineLearner(task.blueprint, task.dt, task.settings, seed=task.seed)
+    rows, weights, notes, lives = Stream.attach(names[0]), *(Latest.attach(name) for name in names[1:])
+    life = _life_told(lives, 0)
+    learner = OnlineLearner(task.blueprint, task.dt, task.settings, seed=task.seed + life)
     learner.prepare()
     if resumed:
         learner.absorb(rows.read(again=True))
         last = weights.read()
-        if last is not None and np.isfinite(last).all():
+        if last is not None and last[0] == life and np.isfinite(last).all():
             with jax.enable_x64(True):
-                learner.resume(task.blueprint.unpack(jnp.asarray(last[1:])))
-    notes.publish([1.0, 0.0, 0.0])
-    published, pending, told = 0.0, False, 0
+                learner.resume(task.blueprint.unpack(jnp.asarray(last[2:])))
+    notes.publish(_note(learner, ()))
+    published, noted, pending, fed = 0.0, 0.0, False, time.monotonic()
+    events: tuple[tuple[float, str], ...] = ()
     while os.getppid() == parent:
+        told = _life_told(lives, life)
+        if told != life:
+            life, pending, events = told, False, (*events, *learner.events)
+            rows.read()
+            learner = OnlineLearner(task.blueprint, task.dt, task.settings, seed=task.seed + life)
         fresh = rows.read()
         learner.absorb(fresh)
-        pending |= learner.improve()
+        now = time.monotonic()
+        fed = now if len(fresh) else fed
+        if now - fed < QUIET_SECONDS:
+            pending |= learner.improve()
         if pending and time.monotonic() - published > PUBLISH_PERIOD:
-            weights.publish(np.concatenate([[learner.error], task.blueprint.pack(learner.best)]))
+            weights.publish(np.concatenate([[life, learner.error], task.blueprint.pack(learner.best)]))
             published, pending = time.monotonic(), False
-        if len(learner.events) > told:
-            told = len(learner.events)
-            notes.publish([1.0, told, learner.events[-1][0]])
-        if learner.best is None:
+        if time.monotonic() - noted > PUBLISH_PERIOD:
+            notes.publish(_note(learner, events))
+            noted = time.monotonic()
+        if learner.best is None or now - fed >= QUIET_SECONDS:
             time.sleep(0.005)
+
+
+def _life_told(lives: Latest, life: int) -> int:
+    row = lives.read()
+    return life if row is None else int(row[0])
+
+
+def _note(learner: OnlineLearner, before: tuple[tuple[float, str], ...]) -> LearnerNote:
+    """How the learner stands, with what lives before this one noticed."""
+    seen = (*before, *learner.events)
+    changed = seen[-1][0] if seen else 0.0
+    return LearnerNote(learner.loss, learner.error, learner.trained, learner.steps, len(seen), changed)

@@ -23,6 +23,7 @@ from .gate import Gate, GateSettings
 from .guard import Guard, GuardSettings
 from .intake import Intake
 from .learner import Learner
+from .live import Counts, Onlooker
 from .plan import Plan, plan
 from .priority import no_garbage_collection
 from .recorder import Recorder
@@ -74,6 +75,7 @@ def run_loop(
     start: JointState | None = None,
     progress: Callable[[Progress], None] | None = None,
     stop: threading.Event | None = None,
+    onlooker: Onlooker | None = None,
 ) -> LoopResult:
     """Lead the robot along the reference, and tell how it went.
 
@@ -85,6 +87,7 @@ def run_loop(
         recorder: gets every row; made with `row_layout`.
         start: where the robot is, if it is to go on from there; without, it is reset to the start of the reference.
         progress: called now and then from inside the loop; keep it short.
+        onlooker: is shown every period; it may set `stop`.
     """
     settings, stop = settings or LoopSettings(), stop or threading.Event()
     learner = learner if settings.training else None
@@ -101,7 +104,7 @@ def run_loop(
     if start is None:
         start = robot.reset(first.q_des, first.qd_des)
     run = _Run(robot, wanted, controller, feed_forward, intake, recorder, settings, start)
-    run.patient, run.progress, run.stop = isinstance(clock, SteppedClock), progress, stop
+    run.patient, run.progress, run.stop, run.onlooker = isinstance(clock, SteppedClock), progress, stop, onlooker
     with _interrupts(stop), workers_follow(), nullcontext() if run.patient else no_garbage_collection():
         run.through(clock)
     return run.result()
@@ -112,6 +115,7 @@ class _Run:
 
     patient = False
     progress: Callable[[Progress], None] | None = None
+    onlooker: Onlooker | None = None
     stop: threading.Event
 
     def __init__(
@@ -182,6 +186,7 @@ class _Run:
             self._intake.watch(k, t)
         self._log.spent("gate")
         self._tell(k, t)
+        self._show(k, tick)
         self._log.acted(tick.lateness)
         self._done = k + 1
 
@@ -244,11 +249,17 @@ class _Run:
                 missed=k - self._log.ticks,
                 late=self._refresh.late,
                 swaps=self._swaps,
-                refused=0 if intake is None else sum(intake.gate.refused.values()),
+                refused=self._refused,
                 model_age=None if intake is None or intake.swapped is None else t - intake.swapped,
             )
         )
         self._log.spent("progress")
+
+    def _show(self, k: int, tick: Tick) -> None:
+        if self.onlooker is not None:
+            counts = Counts(tick.lateness, k - self._log.ticks, self._refresh.late, self._refused)
+            self.onlooker.see(self._log.row(k), self._plan, k, counts)
+            self._log.spent("onlooker")
 
     def _ahead(self, k: int) -> JointTarget:
         """What is wanted in a period to come; the last target goes on after the end."""
@@ -260,6 +271,10 @@ class _Run:
     @property
     def _swaps(self) -> int:
         return 0 if self._intake is None else self._intake.swaps
+
+    @property
+    def _refused(self) -> int:
+        return 0 if self._intake is None else sum(self._intake.gate.refused.values())
 
     def result(self) -> LoopResult:
         recorder, intake, log = self._recorder, self._intake, self._log

@@ -59,6 +59,12 @@ def leave_core(core: int) -> Granted:
     return Granted(False, _bind(others, problems), tuple(problems))
 
 
+def keep_to(core: int) -> Granted:
+    """Keep the calling thread, and threads it starts later, to one core."""
+    problems: list[str] = []
+    return Granted(False, _bind({core}, problems), tuple(problems))
+
+
 def _bind(cores: set[int], problems: list[str]) -> tuple[int, ...]:
     """The cores the calling thread is bound to now; none if that is not granted."""
     if sys.platform != "linux":

@@ -15,9 +15,10 @@ Vector = Float[np.ndarray, " dof"]
 Row = Float[np.ndarray, " columns"]
 Rows = Float[np.ndarray, "time dof"]
 
-PARTS = ("control", "feed_forward", "robot", "recorder", "learner", "gate", "progress")
+PARTS = ("control", "feed_forward", "robot", "recorder", "learner", "gate", "progress", "onlooker")
 """What a period is spent on: the state, the torque and its guard; picking up and beginning τ_ff; the robot's step;
-handing over to the recorder and to the learner; asking for new weights and judging them; the caller's own callback."""
+handing over to the recorder and to the learner; asking for new weights and judging them; the caller's own callback;
+those who watch."""
 Ending = Literal["finished", "interrupted", "stopped"]
 
 
@@ -270,6 +271,10 @@ class Log:
         row = self._rows[k]
         np.concatenate([(t,), state.q, state.qd, tau, target, feed_forward, (piece, model)], out=row)
         return row
+
+    def row(self, k: int) -> Float[np.ndarray, " row"]:
+        """Period k as it was written."""
+        return self._rows[k]
 
     def with_state(self, row: Row, state: JointState) -> Row:
         """A row that tells another state."""

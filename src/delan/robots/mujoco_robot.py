@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import mujoco as _mujoco
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from ..errors import RobotError
 from ..joints import Body, JointKind, JointLimits, Joints, JointState
@@ -46,11 +46,11 @@ class MujocoRobot:
         self.data.qpos[:] = self.home if q is None else q
         self.data.qvel[:] = 0.0 if qd is None else qd
         mujoco.mj_forward(self.model, self.data)
-        return self._state()
+        return self.state()
 
     def step(self, tau: Vector) -> JointState:
         self.push(safe_torque(tau, self.limits, self.joints))
-        return self._state()
+        return self.state()
 
     def push(self, force: Vector) -> None:
         """Advance one control period under forces at the joints that no drive limits, such as the pull of a cable."""
@@ -74,8 +74,112 @@ class MujocoRobot:
         mujoco.mj_energyVel(self.model, self.data)
         return float(self.data.energy.sum())
 
-    def _state(self) -> JointState:
+    def state(self) -> JointState:
+        """What the sensors tell now."""
         return JointState(float(self.data.time), self.data.qpos.copy(), self.data.qvel.copy())
+
+
+class Look(NamedTuple):
+    """Something to see that is fixed to a body: triangles in the body's frame [m], and their colour, 0 to 1."""
+
+    body: int
+    vertices: Float[np.ndarray, "vertices 3"]
+    faces: Int[np.ndarray, "faces 3"]
+    colour: tuple[float, float, float]
+
+
+class Poses(NamedTuple):
+    """Where the bodies are for joint positions: origins [m] and quaternions (w, x, y, z) in the world, and the tool."""
+
+    origins: Float[np.ndarray, "bodies 3"]
+    quaternions: Float[np.ndarray, "bodies 4"]
+    tool: Float[np.ndarray, "3"]
+
+
+class Mannequin:
+    """The visible side of a model: what its bodies look like, and where they are for any joint positions."""
+
+    def __init__(self, model: Any):
+        self._model, self._data = model, mujoco.MjData(model)
+        self._tool = max(0, mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SITE, "tool")) if model.nsite else None
+        self.dof = int(model.nq)
+
+    @classmethod
+    def of(cls, arm: Arm) -> "Mannequin":
+        return cls(mujoco.MjModel.from_xml_string(arm.mjcf()))
+
+    def at(self, q: Vector) -> Poses:
+        """The poses for joint positions [rad or m]."""
+        data = self._moved(q)
+        return Poses(data.xpos.copy(), data.xquat.copy(), self._tool_of(data))
+
+    def tool_path(self, q: Float[np.ndarray, "time dof"]) -> Float[np.ndarray, "time 3"]:
+        """The way of the tool [m] along joint positions."""
+        return np.array([self._tool_of(self._moved(row)) for row in q]).reshape(-1, 3)
+
+    def looks(self) -> list[Look]:
+        """Every visible solid; planes and other endless shapes are left out."""
+        model, found = self._model, []
+        for index in range(model.ngeom):
+            solid = _solid(model, index)
+            if solid is None or model.geom_rgba[index, 3] == 0:
+                continue
+            turn, place = quaternion_matrix(model.geom_quat[index]), model.geom_pos[index]
+            red, green, blue = model.geom_rgba[index, :3].tolist()
+            vertices = np.asarray(solid[0] @ turn.T + place, dtype=float)
+            found.append(Look(int(model.geom_bodyid[index]), vertices, solid[1], (red, green, blue)))
+        return found
+
+    def _moved(self, q: Vector) -> Any:
+        self._data.qpos[:] = q
+        mujoco.mj_kinematics(self._model, self._data)
+        return self._data
+
+    def _tool_of(self, data: Any) -> Float[np.ndarray, "3"]:
+        """A place named `tool`, else the first that is marked, else the origin of the last body."""
+        return (data.xpos[-1] if self._tool is None else data.site_xpos[self._tool]).copy()
+
+
+def _solid(model: Any, index: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """Vertices and faces of a shape in its own frame; None for what has no end."""
+    kind, size = mujoco.mjtGeom(int(model.geom_type[index])), model.geom_size[index]
+    if kind == mujoco.mjtGeom.mjGEOM_MESH:
+        mesh = int(model.geom_dataid[index])
+        first, count = int(model.mesh_vertadr[mesh]), int(model.mesh_vertnum[mesh])
+        face, faces = int(model.mesh_faceadr[mesh]), int(model.mesh_facenum[mesh])
+        return model.mesh_vert[first : first + count].astype(float), model.mesh_face[face : face + faces].astype(int)
+    if kind == mujoco.mjtGeom.mjGEOM_BOX:
+        vertices, faces = round_solid(np.array([-1.0, -1.0, 1.0, 1.0]), np.array([0.0, 2**0.5, 2**0.5, 0.0]), 4)
+        turn = np.array([[1.0, -1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 2**0.5]]) / 2**0.5
+        return vertices @ turn.T * size, faces
+    arc = np.linspace(0.0, np.pi / 2, 7)
+    if kind == mujoco.mjtGeom.mjGEOM_CAPSULE:
+        height = np.concatenate([-size[1] - size[0] * np.cos(arc), size[1] + size[0] * np.sin(arc)])
+        return round_solid(height, size[0] * np.concatenate([np.sin(arc), np.cos(arc)]))
+    if kind == mujoco.mjtGeom.mjGEOM_CYLINDER:
+        return round_solid(size[1] * np.array([-1.0, -1.0, 1.0, 1.0]), size[0] * np.array([0.0, 1.0, 1.0, 0.0]))
+    if kind in (mujoco.mjtGeom.mjGEOM_SPHERE, mujoco.mjtGeom.mjGEOM_ELLIPSOID):
+        whole = np.linspace(0.0, np.pi, 13)
+        vertices, faces = round_solid(-np.cos(whole), np.sin(whole))
+        return vertices * (size if kind == mujoco.mjtGeom.mjGEOM_ELLIPSOID else size[0]), faces
+    return None
+
+
+def round_solid(
+    height: Float[np.ndarray, " rings"], radius: Float[np.ndarray, " rings"], sides: int = 20
+) -> tuple[Float[np.ndarray, "vertices 3"], Int[np.ndarray, "faces 3"]]:
+    """A solid turned about z: rings of so many vertices at the given heights, from below, faces looking outwards."""
+    angle = 2 * np.pi * np.arange(sides) / sides
+    circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    rings = [np.column_stack([r * circle, np.full(sides, z)]) for z, r in zip(height, radius, strict=True)]
+    here = np.arange(sides)
+    after = (here + 1) % sides
+    bands = []
+    for ring in range(len(rings) - 1):
+        low, high = ring * sides, (ring + 1) * sides
+        bands.append(np.stack([low + here, low + after, high + after], axis=1))
+        bands.append(np.stack([low + here, high + after, high + here], axis=1))
+    return np.concatenate(rings), np.concatenate(bands)
 
 
 def compiled(path: Path, text: str | None = None, meshes: Mapping[str, bytes] | None = None) -> Any:

@@ -1,0 +1,208 @@
+"""What `delan view` does: find what is to be watched, open the page, and see to it that the robot is stopped."""
+
+import os
+import signal
+import sys
+import threading
+import time
+import webbrowser
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import typer
+
+from ..errors import SettingsError
+from ..realtime.live import Address, running
+from ..realtime.priority import leave_core
+from ..robots.arms import ARMS
+
+RUNNING = "running"
+LOOP_CORE = 0
+
+
+@dataclass(frozen=True)
+class ViewRequest:
+    """What was asked for on the command line."""
+
+    source: str
+    model: Any
+    compare: Any
+    reference: Any
+    letters: str
+    speed: float
+    seed: int
+    seconds: float
+    out: Path | None
+    host: str
+    port: int | None
+    token: str | None
+    browse: bool
+
+
+def run_view(request: ViewRequest) -> None:
+    """Serve the page until Ctrl-C."""
+    try:
+        from ..view.door import address_of, open_server, require_token
+    except ImportError as error:  # what viser brings along
+        raise SettingsError(f"the page needs viser ({error}); install it with `pip install delan[view]`") from None
+    require_token(request.host, request.token)
+    recording = _recording(request.source)
+    stop = threading.Event()
+    going_on = _found_running() if request.source == RUNNING else []
+    runs = [] if recording is not None or going_on else _begin(request)
+    leave_core(LOOP_CORE)  # the page and what it starts from here on
+    with _until_told(stop), ExitStack() as ending:
+        ending.callback(_end, runs)
+        server = open_server(request.host, request.port, request.token)
+        ending.callback(server.stop)
+        url = address_of(server, request.token)
+        typer.echo(f"Watch at {url} (Ctrl-C ends)")
+        sys.stdout.flush()
+        if request.browse:
+            webbrowser.open(url)
+        if recording is not None:
+            from ..view.replay import Replay
+
+            Replay(server, recording).run(stop)
+        else:
+            _watch(server, request, runs, going_on, stop)
+
+
+def record_clip(request: ViewRequest, clip: Path, seconds: float) -> None:
+    """Write a clip of a recording, or of runs by the stepped clock: the same every time, and no screen is needed."""
+    from ..report.clip import ClipSettings, pictures, require_format, write_clip
+
+    require_format(clip)
+    recording = _recording(request.source)
+    if request.source == RUNNING:
+        raise SettingsError("a clip is made of a recording or of a new run; give the recording, or a robot")
+    settings = ClipSettings()
+    if recording is not None:
+        from ..view.sources import ReplaySource
+
+        source = ReplaySource(recording)
+        takes, arm = [_take(recording.parent.name, source.columns)], source.arm
+    else:
+        takes, arm = _simulated(request, seconds), ARMS[request.source]
+    write_clip(clip, pictures(arm, takes, settings), settings.fps)
+
+
+def _simulated(request: ViewRequest, seconds: float) -> list[Any]:
+    """The run that was asked for, and the one to compare it with."""
+    from ..experiments.live_run import NAMES
+    from ..experiments.online import OnlineRun, run_online
+
+    takes = []
+    for model in [request.model] if request.compare is None else [request.model, request.compare]:
+        run = OnlineRun(
+            robot=request.source,
+            feed_forward=model,
+            reference=request.reference or ("letters" if request.source == "two-link" else "cosines"),
+            letters=request.letters,
+            speed=request.speed,
+            seed=request.seed,
+            seconds=seconds,
+            clock="stepped",
+        )
+        result = run_online(run).train
+        columns = {"t": result.t[:, None], "q": result.q, "q_des": result.q_des, "model": result.model[:, None]}
+        takes.append(_take(NAMES[model], columns))
+    return takes
+
+
+def _take(label: str, columns: Any) -> Any:
+    from ..report.clip import Take
+
+    t, model = columns["t"][:, 0], columns["model"][:, 0]
+    return Take(label, t - t[0], columns["q"], columns["q_des"], (t - t[0])[1:][np.diff(model) > 0])
+
+
+def _recording(source: str) -> Path | None:
+    """The recording that is meant, if one is."""
+    if source in ARMS or source == RUNNING:
+        return None
+    path = Path(source)
+    path = path / "recording.run" if path.is_dir() else path
+    if not path.exists():
+        raise SettingsError(
+            f"{source} is neither a robot ({', '.join(ARMS)}), nor the word {RUNNING}, nor a recording or its folder"
+        )
+    return path
+
+
+def _begin(request: ViewRequest) -> list[Any]:
+    """Begin one run, or two, each in a process of its own."""
+    from ..experiments.live_run import LiveSettings
+    from ..view.live import begin_run
+
+    settings = LiveSettings(
+        robot=request.source,
+        model=request.model,
+        reference=request.reference or ("letters" if request.source == "two-link" else "cosines"),
+        letters=request.letters,
+        speed=request.speed,
+        seed=request.seed,
+        seconds=request.seconds,
+        core=LOOP_CORE,
+        record=None if request.out is None else str((request.out / "recording.run").resolve()),
+    )
+    wanted = [settings]
+    if request.compare is not None:
+        core = 1 if (os.cpu_count() or 1) > 1 else 0
+        beside = replace(settings, model=request.compare, models=(request.compare,), core=core, record=None)
+        wanted.append(beside)
+    return [begin_run(asdict(one)) for one in wanted]
+
+
+def _watch(server: Any, request: ViewRequest, runs: list[Any], going_on: list[Address], stop: threading.Event) -> None:
+    from ..experiments.live_run import NAMES
+    from ..view.live import LivePage, find_run
+
+    found = (find_run(run, stop) for run in runs)
+    addresses = going_on or [one for one in found if one is not None]
+    if stop.is_set():
+        return
+    names = (NAMES[request.model], NAMES[request.compare] if request.compare else "")
+    page = LivePage(server, addresses, names if len(addresses) > 1 else ("", ""))
+    try:
+        page.run(stop)
+    finally:
+        if runs:
+            page.stop_runs()
+        page.close()
+
+
+def _found_running() -> list[Address]:
+    found = running()
+    if not found:
+        raise SettingsError("no run of yours goes on here; start one with `delan online` or `delan view two-link`")
+    return found[-1:]
+
+
+def _end(runs: list[Any]) -> None:
+    """Wait for runs that were told to stop; what does not, is ended."""
+    for run in runs:
+        if run.poll() is None:
+            run.send_signal(signal.SIGTERM)
+    for run in runs:
+        began = time.monotonic()
+        while run.poll() is None and time.monotonic() - began < 10:
+            time.sleep(0.05)
+        if run.poll() is None:
+            run.kill()
+            run.wait()
+
+
+@contextmanager
+def _until_told(stop: threading.Event) -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM ask for an end."""
+    before = {one: signal.signal(one, lambda *_: stop.set()) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, signal.SIG_DFL if handler is None else handler)

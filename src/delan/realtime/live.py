@@ -1,0 +1,291 @@
+"""A window into a running loop: rows out and orders in, through shared memory; those who watch cannot hold it up."""
+
+import json
+import os
+import tempfile
+import threading
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float
+
+from ..errors import DelanError
+from .channels import ChannelError, Latest, Layout, Stream
+from .plan import Plan
+from .stats import row_layout
+
+RING_SECONDS = 60.0
+"""How much of the past somebody who comes late can still see [s]."""
+AHEAD_SECONDS, AHEAD_POINTS = 2.4, 80
+"""How far ahead the wanted motion is shown [s], and in how many points."""
+AHEAD_PERIOD = 0.1
+"""Time between two looks ahead [s]."""
+
+PHASES = ("preparing", "ready", "running", "paused", "stopped")
+MODES = ("wait", "run", "pause", "stop")
+LEARNING = ("loss", "error", "samples", "steps")
+"""What a learner tells of itself: the loss of its last step, its nMSE on samples never trained on, and counts."""
+
+
+class WatchError(DelanError):
+    """There is no run to watch, or it cannot be reached."""
+
+
+class Orders(NamedTuple):
+    """What the watcher wants: plain numbers, so that they can lie in shared memory.
+
+    Attributes:
+        mode: of `MODES`; model, reference: place in the lists of the run.
+        speed: so many times faster than usual.
+        payload: by which share the last link is heavier.
+        kicks, resets: how often the arm was kicked and the weights were thrown away so far.
+    """
+
+    mode: int = 0
+    model: int = 0
+    reference: int = 0
+    speed: float = 1.0
+    payload: float = 0.0
+    kicks: int = 0
+    resets: int = 0
+
+    @classmethod
+    def of(cls, row: Any) -> "Orders":
+        mode, model, reference, speed, payload, kicks, resets = (float(one) for one in row)
+        return cls(int(mode), int(model), int(reference), speed, payload, int(kicks), int(resets))
+
+
+class Standing(NamedTuple):
+    """How the run stands, told at every change: its phase, and the orders that it follows."""
+
+    phase: int
+    done: int
+    total: int
+    orders: Orders
+
+    @classmethod
+    def of(cls, row: Any) -> "Standing":
+        return cls(int(row[0]), int(row[1]), int(row[2]), Orders.of(row[3:]))
+
+
+def live_layout(dof: int) -> Layout:
+    """What the loop shows of every period: what it writes down, how late it began [s], and counts since the start."""
+    return Layout.of(**row_layout(dof).sizes, lateness=1, missed=1, late=1, refused=1, learner=len(LEARNING))
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a run can be watched: names of its channels, and what is drawn. Plain, written as JSON.
+
+    Attributes:
+        models, references: what the run can be told to use; empty if it takes no orders but to stop.
+        weights: for each learned model, the channel of its numbers.
+        settings: of the run, to build its models anew.
+    """
+
+    pid: int
+    robot: str
+    dof: int
+    dt: float
+    rows: str
+    ahead: str
+    orders: str
+    standing: str
+    models: tuple[str, ...]
+    references: tuple[str, ...]
+    weights: Mapping[str, str]
+    settings: Mapping[str, Any]
+
+    def with_weights(self, weights: Mapping[str, str]) -> "Address":
+        """The same, when the learned models can be seen, too."""
+        return replace(self, weights=dict(weights))
+
+
+@runtime_checkable
+class Onlooker(Protocol):
+    """Whom the loop shows every period in which it acted; must not wait for anything."""
+
+    def see(self, row: Float[np.ndarray, " row"], plan: Plan, period: int, counts: "Counts") -> None: ...
+
+
+class Counts(NamedTuple):
+    """How late the period began [s], and how often something was missed, late or refused in this run so far."""
+
+    lateness: float
+    missed: int
+    late: int
+    refused: int
+
+
+class Broadcast:
+    """The loop's end: shows what happens, and knows what is wanted.
+
+    Attributes:
+        told: the last orders seen; learning: what the learner told last, kept up by whoever leads the run.
+    """
+
+    def __init__(self, dof: int, dt: float, orders: Orders | None = None, *, stop: threading.Event | None = None):
+        """With `stop`, the order to stop sets it, and other orders are nobody's business."""
+        self._stop = stop
+        self._dof, self._every = dof, max(1, round(AHEAD_PERIOD / dt))
+        self._steps = np.linspace(0, AHEAD_SECONDS / dt, AHEAD_POINTS).astype(int)
+        self._rows = Stream(max(2, int(RING_SECONDS / dt)), live_layout(dof).width)
+        self._ahead = Latest(AHEAD_POINTS * dof)
+        self._standing = Latest(3 + len(Orders._fields))
+        self._orders = Latest(len(Orders._fields))
+        self.told = orders or Orders()
+        self._orders.publish(self.told)
+        self._before = np.zeros(3)
+        self._last = np.zeros(3)
+        self.learning: Any = np.full(len(LEARNING), np.nan)
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Of the channels, for the `Address`."""
+        channels = {"rows": self._rows, "ahead": self._ahead, "orders": self._orders, "standing": self._standing}
+        return {kind: channel.name for kind, channel in channels.items()}
+
+    def orders(self) -> Orders:
+        """What is wanted now."""
+        row = self._orders.read()
+        if row is not None and np.isfinite(row).all():
+            self.told = Orders.of(row)
+        return self.told
+
+    def stand(self, phase: str, orders: Orders, *, done: int = 1, total: int = 1) -> None:
+        """Tell how the run stands."""
+        self._standing.publish([PHASES.index(phase), done, total, *orders])
+
+    def begin(self) -> None:
+        """A new run of the loop follows, whose counts go on from those of the last."""
+        self._before, self._last = self._before + self._last, np.zeros(3)
+
+    def see(self, row: Float[np.ndarray, " row"], plan: Plan, period: int, counts: Counts) -> None:
+        self._last = np.array(counts[1:], dtype=float)
+        self._rows.write(np.concatenate([row, (counts.lateness,), self._before + self._last, self.learning]))
+        if period % self._every == 0:
+            at = np.minimum(period - plan.first + self._steps, len(plan.rows) - 1)
+            self._ahead.publish(plan.rows[at, : self._dof].ravel())
+        if self._stop is not None and MODES[self.orders().mode] == "stop":
+            self._stop.set()
+
+    def close(self) -> None:
+        for channel in (self._rows, self._ahead, self._standing, self._orders):
+            channel.close()
+
+
+class Audience:
+    """The watcher's end of a run."""
+
+    def __init__(self, address: Address):
+        self.address, self.layout = address, live_layout(address.dof)
+        try:
+            self._rows, self._ahead = Stream.attach(address.rows), Latest.attach(address.ahead)
+            self._orders, self._standing = Latest.attach(address.orders), Latest.attach(address.standing)
+        except ChannelError as error:
+            raise WatchError(f"the run of process {address.pid} cannot be watched: {error}") from None
+        self._weights: dict[str, Latest] = {}
+        self._seen = 0
+        given = self._orders.read()
+        self.wanted = Orders() if given is None or not np.isfinite(given).all() else Orders.of(given)
+        self.standing: Standing | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process of the run is there."""
+        return _alive(self.address.pid)
+
+    def rows(self) -> Float[np.ndarray, "time width"]:
+        """What happened since the last call; at the first call all that is still there."""
+        rows, self._seen = self._rows.since(self._seen)
+        return rows
+
+    def ahead(self) -> Float[np.ndarray, "points dof"] | None:
+        """The wanted positions from now on, if they are told anew."""
+        row = self._ahead.read()
+        return None if row is None else row.reshape(AHEAD_POINTS, self.address.dof)
+
+    def look(self) -> Standing | None:
+        """How the run stands; None before it told."""
+        row = self._standing.read()
+        if row is not None:
+            self.standing = Standing.of(row)
+        return self.standing
+
+    def weights(self, model: str) -> Float[np.ndarray, " numbers"] | None:
+        """The numbers of a learned model in use, if they are new."""
+        if model not in self._weights:
+            if model not in self.address.weights:  # they are told later than the rest
+                path = address_folder() / f"{self.address.pid}.json"
+                self.address = read_address(path) if path.exists() else self.address
+            if model not in self.address.weights:
+                return None
+            self._weights[model] = Latest.attach(self.address.weights[model])
+        return self._weights[model].read()
+
+    def order(self, **changes: Any) -> None:
+        """Want something else; the loop sees it in its next period."""
+        self.wanted = self.wanted._replace(**changes)
+        self._orders.publish(self.wanted)
+
+    def close(self) -> None:
+        for channel in (self._rows, self._ahead, self._standing, self._orders, *self._weights.values()):
+            channel.close()
+
+
+def address_folder() -> Path:
+    """Where runs leave their addresses: readable by their user alone."""
+    root = os.environ.get("XDG_RUNTIME_DIR")
+    folder = Path(root) / "delan" if root else Path(tempfile.gettempdir()) / f"delan-{os.getuid()}"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        raise WatchError(f"{folder} belongs to somebody else; set XDG_RUNTIME_DIR to a folder of your own")
+    return folder
+
+
+def announce(address: Address, path: Path) -> None:
+    """Write an address, whole or not at all."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    aside.write_text(json.dumps(asdict(address)))
+    aside.replace(path)
+
+
+def read_address(path: Path) -> Address:
+    try:
+        content = json.loads(path.read_text())
+        known = {field.name for field in fields(Address)}
+        content = {name: tuple(one) if isinstance(one, list) else one for name, one in content.items() if name in known}
+        return Address(**content)
+    except (OSError, ValueError, TypeError) as error:
+        raise WatchError(f"{path}: is no address of a run ({error})") from None
+
+
+def running() -> list[Address]:
+    """The runs of this user that can be watched, the newest last; what ended runs left is cleared away."""
+    found = []
+    for path in sorted(address_folder().glob("*.json"), key=lambda one: one.stat().st_mtime):
+        try:
+            address = read_address(path)
+        except WatchError:
+            continue
+        if _alive(address.pid):
+            found.append(address)
+        else:
+            path.unlink(missing_ok=True)
+    return found
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    try:  # a child that ended and was not asked for yet is no run
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return True

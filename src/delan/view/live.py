@@ -1,0 +1,148 @@
+"""A run that goes on, on the page: what it does, and buttons that tell it what to do."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ..experiments.live_run import NAMES
+from ..realtime.live import MODES, PHASES, Address, WatchError, address_folder, read_address
+from .controls import Controls
+from .curves import SECONDS
+from .page import Page, at_pace, error_text
+from .parts import Dissection, of_run
+from .sources import LiveSource
+
+START_SECONDS = 60.0
+"""How long a run may take to leave its address [s]."""
+END_SECONDS = 15.0
+"""How long it may take to stop the robot and to save [s]."""
+FACTS_PERIOD = 0.25
+PARTS_PERIOD = 0.05
+
+
+def begin_run(settings: Mapping[str, Any]) -> subprocess.Popen:
+    """A run in a process, and in a session, of its own: what ends the page does not end it."""
+    run = subprocess.Popen(
+        [sys.executable, "-m", "delan.experiments.live_run"], stdin=subprocess.PIPE, start_new_session=True
+    )
+    assert run.stdin is not None
+    run.stdin.write(json.dumps(dict(settings)).encode())
+    run.stdin.close()
+    return run
+
+
+def find_run(run: subprocess.Popen, stop: threading.Event) -> Address | None:
+    """The address of a run that was begun; None if one is told to stop before it is there."""
+    path, began = address_folder() / f"{run.pid}.json", time.monotonic()
+    while not path.exists():
+        if run.poll() is not None:
+            raise WatchError(f"the run ended with code {run.returncode} before it could be watched; see above for why")
+        if time.monotonic() - began > START_SECONDS:
+            raise WatchError(f"the run was not there after {START_SECONDS:.0f} s; the machine is too busy")
+        if stop.wait(0.02):
+            return None
+    return read_address(path)
+
+
+class LivePage:
+    """The page of one run, or of two side by side that are told the same."""
+
+    def __init__(self, server: Any, addresses: list[Address], names: tuple[str, str] = ("", "")):
+        self._sources = [LiveSource(address) for address in addresses]
+        rival = self._sources[1] if len(self._sources) > 1 else None
+        self._page = Page(server, self._sources[0], live=True, rival=rival, names=names)
+        self._rival_name = names[1]
+        self._controls = Controls(server, [source.audience for source in self._sources], rival=names[1] or None)
+        first = addresses[0]
+        self._dissection = Dissection(lambda name: of_run(first.settings, name))
+        self._weights: dict[str, Any] = {}
+        self._facts_due = self._parts_due = 0.0
+        self._server = server
+
+    @property
+    def alive(self) -> bool:
+        """Whether any of the runs goes on."""
+        return any(source.audience.alive for source in self._sources)
+
+    def draw(self) -> None:
+        """One picture."""
+        fresh = sum(source.poll() for source in self._sources)
+        self._controls.update()
+        if fresh:
+            self._page.draw()
+        now = time.monotonic()
+        if fresh and now >= self._parts_due and self._server.get_clients():
+            self._parts_due = now + PARTS_PERIOD
+            self._dissect()
+        if now >= self._facts_due:
+            self._facts_due = now + FACTS_PERIOD
+            self._controls.facts.content = self._facts()
+
+    def _dissect(self) -> None:
+        audience = self._sources[0].audience
+        standing = audience.look()
+        if standing is None or not audience.address.models:
+            return
+        model = audience.address.models[standing.orders.model]
+        if model in ("feedforward", "delan", "chain"):
+            new = audience.weights(model)
+            self._weights[model] = self._weights.get(model) if new is None else new
+        self._page.dissect(self._dissection, model, self._weights.get(model))
+
+    def _facts(self) -> str:
+        """What is so, in a few lines; the browser's tests read them, too."""
+        source, audience = self._sources[0], self._sources[0].audience
+        standing = audience.look()
+        if standing is None:
+            return "**Status** waking up"
+        phase = PHASES[standing.phase] if audience.alive else "stopped"
+        told = [f"**Status** {phase}"]
+        if phase == "preparing":
+            told[0] += f": compiling, {standing.done:.0f} of {standing.total:.0f} steps done"
+        columns = source.recent(SECONDS)
+        if len(columns["t"]):
+            if audience.address.models:
+                told.append(f"**Leads** {NAMES[audience.address.models[standing.orders.model]]}")
+            told.append(f"**Tracking error** {error_text(columns)} rad")
+            if len(self._sources) > 1 and len(self._sources[1].recent(1.0)["t"]):
+                told.append(f"**{self._rival_name}** {error_text(self._sources[1].recent(1.0))} rad")
+            told.append(f"**Time** {columns['t'][-1, 0]:.1f} s")
+            counts = {name: int(columns[name][-1, 0]) for name in ("missed", "late", "refused")}
+            told.append(
+                "**Periods missed** {missed}, **torques late** {late}, **models refused** {refused}".format(**counts)
+            )
+            if standing.orders.payload:
+                told.append(f"**Payload** + {100 * standing.orders.payload:.0f} %")
+        if self._dissection.problem:
+            told.append(self._dissection.problem)
+        return "\n\n".join(told)
+
+    def stop_runs(self) -> None:
+        """Have every robot stopped, and wait until its run has ended."""
+        for source in self._sources:
+            source.audience.order(mode=MODES.index("stop"))
+        began = time.monotonic()
+        while self.alive and time.monotonic() - began < END_SECONDS:
+            time.sleep(0.05)
+        for source in self._sources:
+            if source.audience.alive:
+                os.kill(source.audience.address.pid, signal.SIGTERM)
+
+    def close(self) -> None:
+        for source in self._sources:
+            source.close()
+
+    def run(self, stop: threading.Event) -> None:
+        """Until it is told to end."""
+
+        def draw() -> bool:
+            self.draw()
+            return not stop.is_set()
+
+        at_pace(draw)

@@ -1,0 +1,199 @@
+"""A window into a running loop: what onlookers see, what they can order, and that the loop does not depend on them."""
+
+import os
+import threading
+
+import numpy as np
+import pytest
+
+from delan.control import TrackingController
+from delan.experiments.live_host import KICK_SECONDS, ProddedRobot
+from delan.experiments.live_run import LiveSettings, begin
+from delan.realtime import live
+from delan.realtime.channels import Stream
+from delan.realtime.clocks import SteppedClock
+from delan.realtime.feed_forward import Compiled, NoFeedForward, on_device
+from delan.realtime.gate import Gate
+from delan.realtime.live import MODES, Audience, Broadcast, Orders, WatchError, announce, read_address, running
+from delan.realtime.loop import LoopSettings, run_loop
+from delan.realtime.plan import plan
+from delan.realtime.stats import row_layout
+from delan.robots.gains import low_gains
+from delan.robots.mujoco_robot import Mannequin, MujocoRobot
+from delan.robots.two_link import TWO_LINK, letter_motion, pen_position
+
+from .stand_ins import CHAIN, chain_weights
+
+DT = 2e-3
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+
+
+def lead(onlooker, *, stop=None, letter="c"):
+    robot = MujocoRobot.of(TWO_LINK, dt=DT)
+    motion = letter_motion(letter, dt=DT)
+    controller = TrackingController(low_gains(TWO_LINK))
+    return run_loop(
+        robot, motion, controller, NoFeedForward(TWO_LINK.joints), SteppedClock(), stop=stop, onlooker=onlooker
+    )
+
+
+def test_many_onlookers_see_every_row_and_the_reader_loses_none():
+    with Stream(8, 2) as stream:
+        seen = 0
+        for k in range(5):
+            stream.write([k, -k])
+        for _ in range(2):
+            rows, seen = stream.since(0)
+            assert rows[:, 0].tolist() == [0, 1, 2, 3, 4]
+        stream.write([5, -5])
+        assert stream.since(seen)[0].tolist() == [[5, -5]]
+        assert stream.read()[:, 0].tolist() == [0, 1, 2, 3, 4, 5]
+        assert stream.lost == 0
+        for k in range(20):
+            stream.write([k, 0])
+        assert stream.since(6)[0][:, 0].tolist() == list(range(12, 20))  # the oldest are gone
+        assert stream.unread == 20
+
+
+def test_what_is_shown_is_what_happened():
+    settings = LiveSettings()
+    broadcast, address = begin(settings)
+    audience = Audience(address)
+    result = lead(broadcast)
+    columns = audience.layout.unpack(audience.rows())
+    assert len(audience.rows()) == 0
+    for name in ("q", "qd", "tau", "q_des", "tau_ff"):
+        np.testing.assert_array_equal(columns[name], getattr(result, name))
+    np.testing.assert_array_equal(columns["t"][:, 0], result.t)
+    assert (columns["missed"] == 0).all()
+    ahead = audience.ahead()
+    assert ahead is not None
+    np.testing.assert_allclose(ahead[-1], result.q_des[-1], atol=1e-12)  # the end of the motion stays
+    broadcast.close()
+    audience.close()
+
+
+def test_counts_go_on_from_one_stretch_to_the_next():
+    broadcast, address = begin(LiveSettings())
+    audience = Audience(address)
+    row = np.zeros(row_layout(2).width)
+    wanted = plan(letter_motion("c", dt=DT), TWO_LINK.limits, DT)
+    for _ in range(2):
+        broadcast.begin()
+        broadcast.see(row, wanted, 0, live.Counts(0.0, 2, 1, 3))
+    columns = audience.layout.unpack(audience.rows())
+    assert columns["missed"][:, 0].tolist() == [2, 4]
+    assert columns["refused"][:, 0].tolist() == [3, 6]
+    broadcast.close()
+    audience.close()
+
+
+def test_an_order_to_stop_brakes_the_robot():
+    stop = threading.Event()
+    broadcast = Broadcast(2, DT, stop=stop)
+    _, address = begin(LiveSettings())
+    audience = Audience(live.Address(**{**address.__dict__, **broadcast.names}))
+    audience.order(mode=MODES.index("stop"))
+    result = lead(broadcast, stop=stop, letter="m")
+    assert result.ended == "interrupted"
+    assert result.t[-1] < 1.0
+    assert np.abs(result.qd[-1]).max() < 0.2
+    audience.close()
+    broadcast.close()
+
+
+def test_orders_survive_the_way_and_garbage_is_ignored():
+    broadcast, address = begin(LiveSettings(model="analytic", speed=1.5))
+    audience, other = Audience(address), Audience(address)
+    assert audience.wanted == Orders(model=1, speed=1.5)
+    audience.order(kicks=1, payload=0.3)
+    assert broadcast.orders() == Orders(model=1, speed=1.5, kicks=1, payload=0.3)
+    audience._orders.publish(np.full(len(Orders._fields), np.nan))
+    assert broadcast.orders().kicks == 1
+    other.close()
+    late = Audience(address)  # who comes later goes on from what was wanted last, as far as it can be read
+    audience.order(kicks=2)
+    assert broadcast.orders().kicks == 2
+    for one in (audience, late, broadcast):
+        one.close()
+
+
+def test_runs_are_found_and_what_dead_ones_left_is_cleared_away():
+    assert running() == []
+    broadcast, address = begin(LiveSettings())
+    here = live.address_folder() / f"{os.getpid()}.json"
+    announce(address, here)
+    gone = live.address_folder() / "4194304.json"
+    announce(live.Address(**{**address.__dict__, "pid": 4194304}), gone)
+    (live.address_folder() / "junk.json").write_text("{")
+    assert [(one.pid, one.rows, one.models) for one in running()] == [(os.getpid(), address.rows, address.models)]
+    assert not gone.exists()
+    with pytest.raises(WatchError, match="is no address of a run"):
+        read_address(live.address_folder() / "junk.json")
+    broadcast.close()
+    with pytest.raises(WatchError, match="cannot be watched"):
+        Audience(address)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"robot": "wam4"}, "letters are not for wam4"),
+        ({"model": "delan", "models": ("none",)}, "expected models among"),
+        ({"seconds": 0.0}, "seconds and speed must be positive"),
+    ],
+)
+def test_impossible_runs_are_refused(wrong, message):
+    with pytest.raises(Exception, match=message):
+        LiveSettings(**wrong)
+
+
+def test_a_kick_pushes_and_a_payload_weighs():
+    def fall(prod) -> np.ndarray:
+        robot = ProddedRobot(MujocoRobot.of(TWO_LINK, dt=DT))
+        robot.reset(np.array([0.5, 0.5]))
+        prod(robot)
+        return np.array([robot.step(np.zeros(2)).qd for _ in range(round(2 * KICK_SECONDS / DT))])
+
+    plain, kicked = fall(lambda robot: None), fall(lambda robot: robot.kick())
+    gained = np.abs(kicked - plain).max(axis=1)
+    assert 0 < gained[0] < gained.max()
+    assert gained.max() > 1.0
+    loaded = fall(lambda robot: robot.load(1.0))
+    unloaded = fall(lambda robot: (robot.load(1.0), robot.load(0.0)))
+    assert not np.allclose(loaded, plain)
+    np.testing.assert_array_equal(unloaded, plain)
+
+
+def test_the_mannequin_stands_where_the_arm_is():
+    mannequin, rng = Mannequin.of(TWO_LINK), np.random.default_rng(0)
+    q = rng.uniform(-2, 2, (20, 2))
+    path = mannequin.tool_path(q)
+    np.testing.assert_allclose(path[:, [0, 2]], pen_position(q), atol=1e-12)
+    np.testing.assert_allclose(mannequin.at(q[3]).tool, path[3])
+    for look in mannequin.looks():
+        a, b, c = (look.vertices[look.faces[:, corner]] for corner in range(3))
+        volume = np.einsum("ij,ij->", a, np.cross(b, c)) / 6
+        assert volume > 0  # closed, and faces look outwards
+        length = np.ptp(look.vertices, axis=0).max()
+        assert length < 0.6
+
+
+def test_a_gate_compiles_once_for_the_same_models():
+    feed_forward = Compiled(CHAIN)
+    robot = MujocoRobot.of(TWO_LINK, dt=DT)
+    gates = [Gate(feed_forward, robot.limits, DT, LoopSettings().gate) for _ in range(2)]
+    for gate in gates:
+        gate.prepare()
+    assert len(feed_forward.judges) == 1
+    feed_forward.take(on_device(chain_weights()))
+    target = letter_motion("c", dt=DT)
+    feed_forward.prepare(target.q[0])
+    assert np.abs(np.asarray(feed_forward.ready(wait=True))).max() > 0.1
+    feed_forward.forget()
+    assert feed_forward.weights is None
+    assert (np.asarray(feed_forward.ready(wait=True)) == 0).all()

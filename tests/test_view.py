@@ -1,0 +1,164 @@
+"""The page without a browser: who may come in, what curves show, what a recording tells, clips."""
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+from websockets.datastructures import Headers
+from websockets.http11 import Request
+
+from delan.errors import DelanError, SettingsError
+from delan.interfaces.cli import app
+from delan.models.rigid_body import RigidBody
+from delan.report.clip import ClipSettings, Take, pictures, write_clip
+from delan.robots.two_link import TWO_LINK
+from delan.view.curves import grid, most, rate, shown, swaps, tracking_error
+from delan.view.door import Door, is_loopback, require_token
+from delan.view.parts import learned_dissector, rigid_dissector
+from delan.view.sources import ReplaySource
+
+from .stand_ins import CHAIN, chain_weights, recorded_letter
+
+DT = 2e-3
+
+
+def asked(path: str = "/", **headers: str) -> Request:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Request(path, Headers({"Host": "127.0.0.1:8080", **named}))
+
+
+def test_this_machine_may_come_in_and_no_other_site():
+    door = Door("127.0.0.1", None)
+    assert door.refusal(asked()) is None
+    assert door.refusal(asked(Origin="http://127.0.0.1:8080")) is None
+    assert "another site" in str(door.refusal(asked(Origin="http://evil.example")))
+    assert "another site" in str(door.refusal(asked(Origin="http://127.0.0.1:9999")))
+    assert "its own machine" in str(door.refusal(asked(Host="evil.example:8080")))
+    assert "its own machine" in str(door.refusal(asked(Host="")))
+
+
+def test_others_need_the_token():
+    door = Door("0.0.0.0", "a-long-enough-token")
+    assert "a token is needed" in str(door.refusal(asked(Host="robot:8080")))
+    assert "a token is needed" in str(door.refusal(asked("/?token=wrong", Host="robot:8080")))
+    assert "a token is needed" in str(door.refusal(asked(Host="robot:8080", Cookie="delan_token=; ;;=")))
+    assert door.refusal(asked("/?token=a-long-enough-token", Host="robot:8080")) is None
+    assert door.refusal(asked(Host="robot:8080", Cookie="x=y; delan_token=a-long-enough-token")) is None
+
+
+@pytest.mark.parametrize(("host", "token"), [("0.0.0.0", None), ("192.168.1.5", ""), ("::", None), ("robot", None)])
+def test_no_other_machine_without_a_token(host, token):
+    assert not is_loopback(host)
+    with pytest.raises(SettingsError, match="lets other machines steer the robot"):
+        require_token(host, token)
+    with pytest.raises(SettingsError, match="can be guessed"):
+        require_token(host, "short")
+    require_token(host, "a-long-enough-token")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.1.2.3"])
+def test_this_machine_needs_none(host):
+    require_token(host, None)
+
+
+def columns_of(t, **more):
+    t = np.asarray(t, dtype=float)
+    zero = np.zeros((len(t), 2))
+    return {"t": t[:, None], "q": zero, "q_des": zero, "model": zero[:, :1], **more}
+
+
+def test_curves_show_the_last_seconds():
+    t = np.arange(0, 5, DT)
+    columns = columns_of(t)
+    at = grid(columns, seconds=12.0, points=240)
+    assert at.t[-1] == pytest.approx(t[-1])
+    assert np.diff(at.t) == pytest.approx(0.05)
+    value = shown(t, at)
+    assert np.isnan(value[: 240 - 100]).all()
+    np.testing.assert_allclose(value[-99:], at.t[-99:], atol=DT)
+    nothing = grid(columns_of([]))
+    assert not nothing.there.any()
+    assert np.isnan(shown(np.zeros(0), nothing)).all()
+
+
+def test_a_rare_late_period_is_seen():
+    t = np.arange(0, 5, DT)
+    late = np.zeros(len(t))
+    late[1234] = 7.0
+    assert np.nanmax(most(late, grid(columns_of(t)))) == 7.0
+
+
+def test_error_rate_and_swaps_are_what_they_say():
+    t = np.arange(0, 5, DT)
+    rng = np.random.default_rng(0)
+    q_des = rng.standard_normal((len(t), 2))
+    model = np.floor(t)[:, None]
+    columns = columns_of(t, q_des=q_des, model=model)
+    error = tracking_error(columns, DT)
+    np.testing.assert_allclose(error[2000], np.sqrt(np.mean(q_des[2000 - 124 : 2001] ** 2, axis=0)))
+    np.testing.assert_allclose(error[0], np.abs(q_des[0]))
+    np.testing.assert_allclose(swaps(columns), [1, 2, 3, 4], atol=1e-9)
+    grown = rate(300 * t, t, grid(columns))
+    np.testing.assert_allclose(grown[-1], 300, rtol=1e-3)
+
+
+def test_a_recording_tells_now_and_what_comes(tmp_path):
+    source = ReplaySource(recorded_letter(tmp_path))
+    assert source.arm is TWO_LINK
+    source.now = 0.5
+    columns = source.recent(0.2)
+    assert columns["t"][-1, 0] == pytest.approx(0.5, abs=DT)
+    assert len(columns["t"]) == pytest.approx(100, abs=2)
+    np.testing.assert_array_equal(source.ahead()[0], columns["q_des"][-1])
+    assert source.model is None
+    source.now = 1e9
+    assert len(source.ahead()) == 1
+
+
+def test_parts_are_those_of_the_model(tmp_path):
+    source = ReplaySource(recorded_letter(tmp_path))
+    q, qd, qdd = (source.columns[name][::20] for name in ("q_des", "qd_des", "qdd_des"))
+    truth = RigidBody.from_urdf(TWO_LINK.urdf())
+    parts, least = rigid_dissector(truth)(None, q, qd, qdd)
+    np.testing.assert_allclose(parts.sum(axis=1), source.columns["tau_ff"][::20], atol=2.0)  # of 200 Hz, held
+    dissector = learned_dissector(CHAIN)
+    assert dissector is not None
+    learned, eigenvalues = dissector(chain_weights(), q, qd, qdd)
+    np.testing.assert_allclose(learned, parts, atol=1e-8)
+    np.testing.assert_allclose(eigenvalues, least, atol=1e-8)
+
+
+def test_a_clip_moves(tmp_path):
+    source = ReplaySource(recorded_letter(tmp_path))
+    t = source.columns["t"][:, 0]
+    take = Take("true model", t, source.columns["q"], source.columns["q_des"], np.array([0.3]))
+    write_clip(tmp_path / "clip.gif", pictures(TWO_LINK, [take, take], ClipSettings(fps=4.0)), 4.0)
+    with Image.open(tmp_path / "clip.gif") as clip:
+        assert getattr(clip, "n_frames", 1) >= 3
+        first = np.asarray(clip.convert("RGB"), dtype=float)
+        clip.seek(2)
+        assert np.abs(np.asarray(clip.convert("RGB"), dtype=float) - first).max() > 50
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("nothing.run",), "nothing.run is neither a robot"),
+        (("wam4", "--reference", "letters"), "letters are not for wam4"),
+        (("two-link", "--host", "0.0.0.0"), "lets other machines steer the robot"),
+        (("running",), "no run of yours goes on here"),
+        (("two-link", "--record", "clip.avi"), "a clip is a .gif or an .mp4"),
+        (("running", "--record", "clip.gif"), "a clip is made of a recording or of a new run"),
+    ],
+)
+def test_impossible_wishes_are_refused(words, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    shown = CliRunner().invoke(app, ["view", *words, "--port", "0"])
+    assert shown.exit_code == 1
+    assert message in " ".join(shown.output.split())
+
+
+def test_a_recording_of_something_else_is_refused(tmp_path):
+    with pytest.raises(DelanError):
+        ReplaySource(tmp_path / "none.run")
