@@ -224,6 +224,16 @@ def test_a_receiver_builds_and_tests_it_without_a_warning(tmp_path, compiler, fl
     assert (ran.returncode, ran.stdout) == (0, "all as it should be\n"), ran.stdout + ran.stderr
 
 
+@pytest.mark.parametrize("compiler", compilers())
+@pytest.mark.parametrize("name", MODELS)
+def test_no_model_makes_a_compiler_warn(tmp_path, compiler, name):
+    made = c_source(MODELS[name](), ExportSettings("my_arm"))
+    (tmp_path / "my_arm.h").write_text(made.header)
+    (tmp_path / "my_arm.c").write_text(made.source)
+    command = [compiler, *STRICT, "-fsyntax-only", "my_arm.c"]
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False).stderr == ""
+
+
 def test_the_receivers_test_can_fail(tmp_path):
     export(MODELS["chain, 7 joints"](), tmp_path, ExportSettings("my_arm", "double"))
     source = tmp_path / "my_arm.c"

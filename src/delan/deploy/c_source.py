@@ -85,7 +85,7 @@ def _macros(shape: Shape, numbers: Numbers, settings: ExportSettings) -> Iterato
     yield f"#define WEIGHTS_PASSED {'weights,' if data else ''}"
     yield f"#define WEIGHTS_UNUSED {'(void)weights;' if data else ''}"
     yield f"#define W {'weights' if data else 'WEIGHTS'}"
-    yield _UNROLL
+    yield _HINTS
     yield from _tables(shape)
 
 
@@ -168,13 +168,20 @@ def _exp_polynomial() -> list[float]:
     return Chebyshev.interpolate(rest, 5, domain=[-half, half]).convert(kind=Polynomial).coef.tolist()
 
 
-_UNROLL = """\
+# What compilers do at -O3 of their own, and not at -O2.
+_HINTS = """\
 #if defined(__clang__)
+#pragma clang diagnostic ignored "-Wunused-function" /* kernels serve many models, of which each needs a part */
 #define UNROLL _Pragma("unroll")
 #elif defined(__GNUC__)
 #define UNROLL _Pragma("GCC unroll 32")
 #else
 #define UNROLL
+#endif
+#if defined(__GNUC__)
+#define INLINE static inline __attribute__((always_inline))
+#else
+#define INLINE static inline
 #endif"""
 
 _SOURCE = """\

@@ -5,7 +5,7 @@ typedef struct { real column[4][4]; } frame;
 #if defined(__GNUC__)
 typedef real column __attribute__((vector_size(4 * sizeof(real))));
 #endif
-static inline void add(real *to, real factor, const real *what)
+INLINE void add(real *to, real factor, const real *what)
 {
 #if defined(__GNUC__)
     column sum, more;
@@ -14,30 +14,36 @@ static inline void add(real *to, real factor, const real *what)
     sum += factor * more;
     memcpy(to, &sum, sizeof sum);
 #else
+    UNROLL
     for (int row = 0; row < 4; row++)
         to[row] += factor * what[row];
 #endif
 }
-static inline real along(const real *a, const real *b)
+INLINE real along(const real *a, const real *b)
 {
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
 }
 
 /* A frame of the parent, seen where the joint sits: T [M t; 0 1]. */
-static inline void placed(const real *place, const frame *parent, frame *here)
+INLINE void placed(const real *place, const frame *parent, frame *here)
 {
+    UNROLL
     for (int j = 0; j < 4; j++) {
+        UNROLL
         for (int row = 0; row < 4; row++)
             here->column[j][row] = j == 3 ? parent->column[3][row] : 0;
+        UNROLL
         for (int m = 0; m < 3; m++)
             add(here->column[j], place[4 * m + j], parent->column[m]);
     }
 }
 
 /* A force on the joint, seen by its parent: F [M t; 0 1]'. */
-static inline void handed_down(const real *place, const frame *force, frame *to)
+INLINE void handed_down(const real *place, const frame *force, frame *to)
 {
+    UNROLL
     for (int m = 0; m < 3; m++)
+        UNROLL
         for (int j = 0; j < 4; j++)
             add(to->column[m], place[4 * m + j], force->column[j]);
     add(to->column[3], 1, force->column[3]);
@@ -49,8 +55,9 @@ typedef struct {
 } link;
 
 /* F D(q), in place. */
-static inline void turned(real c, real s, frame *f)
+INLINE void turned(real c, real s, frame *f)
 {
+    UNROLL
     for (int row = 0; row < 4; row++) {
         const real x = f->column[0][row], y = f->column[1][row];
         f->column[0][row] = c * x + s * y;
@@ -58,8 +65,9 @@ static inline void turned(real c, real s, frame *f)
     }
 }
 /* F D(q)', in place. */
-static inline void turned_back(real c, real s, frame *f)
+INLINE void turned_back(real c, real s, frame *f)
 {
+    UNROLL
     for (int row = 0; row < 4; row++) {
         const real x = f->column[0][row], y = f->column[1][row];
         f->column[0][row] = c * x - s * y;
@@ -67,7 +75,7 @@ static inline void turned_back(real c, real s, frame *f)
     }
 }
 
-static inline void moved_outwards(const real *place, int sliding, const link *parent, real q, real qd, real qdd,
+INLINE void moved_outwards(const real *place, int sliding, const link *parent, real q, real qd, real qdd,
                                   link *here)
 {
     placed(place, &parent->now, &here->now);
@@ -88,11 +96,13 @@ static inline void moved_outwards(const real *place, int sliding, const link *pa
     turned(here->c, here->s, &here->now);
     turned(here->c, here->s, &here->rate);
     turned(here->c, here->s, &here->push);
+    UNROLL
     for (int row = 0; row < 4; row++) {
         const real x = here->now.column[0][row], y = here->now.column[1][row];
         here->push.column[0][row] += 2 * qd * here->rate.column[1][row] - qd * qd * x + qdd * y;
         here->push.column[1][row] -= 2 * qd * here->rate.column[0][row] + qd * qd * y + qdd * x;
     }
+    UNROLL
     for (int row = 0; row < 4; row++) {
         here->rate.column[0][row] += qd * here->now.column[1][row];
         here->rate.column[1][row] -= qd * here->now.column[0][row];
@@ -100,7 +110,7 @@ static inline void moved_outwards(const real *place, int sliding, const link *pa
 }
 
 /* What a force on the link asks of its joint. */
-static inline real asked(int sliding, const frame *force, const link *here)
+INLINE real asked(int sliding, const frame *force, const link *here)
 {
     if (sliding)
         return along(force->column[3], here->now.column[2]);
@@ -108,7 +118,7 @@ static inline real asked(int sliding, const frame *force, const link *here)
 }
 
 /* F D(q)', in place, for either kind of joint. */
-static inline void moved_back(int sliding, const link *here, frame *force)
+INLINE void moved_back(int sliding, const link *here, frame *force)
 {
     if (sliding)
         add(force->column[2], here->slide, force->column[3]);
@@ -119,6 +129,7 @@ static inline void moved_back(int sliding, const link *here, frame *force)
 static inline void base_of(const real *gravity, link *base)
 {
     memset(base, 0, sizeof *base);
+    UNROLL
     for (int row = 0; row < 3; row++) {
         base->now.column[row][row] = 1;
         base->push.column[3][row] = gravity[row];
@@ -143,7 +154,9 @@ static inline void swept(const real *w, const real *gravity, const real *q, cons
     UNROLL
     for (int k = DOF - 1; k >= 0; k--) {
         frame *own = &force[k + 1];
+        UNROLL
         for (int j = 0; j < 4; j++)
+            UNROLL
             for (int m = 0; m < 4; m++)
                 add(own->column[j], (w + W_INERTIA)[16 * k + 4 * m + j], links[k + 1].push.column[m]);
         tau[k] = asked(SLIDES[k], own, &links[k + 1]);
@@ -178,9 +191,12 @@ static inline void rigid_gravity(const real *w, const real *q, real *torque)
 static inline void carried(const real *place, int sliding, const link *here, real own[4][4], real to[4][4])
 {
     real arm[4][4], half[4][4] = {{0}};
+    UNROLL
     for (int m = 0; m < 4; m++)
+        UNROLL
         for (int j = 0; j < 4; j++)
             arm[m][j] = m == 3 ? (real)(j == 3) : place[4 * m + j];
+    UNROLL
     for (int m = 0; m < 4; m++) {
         if (sliding)
             arm[m][3] += here->slide * arm[m][2];
@@ -190,12 +206,18 @@ static inline void carried(const real *place, int sliding, const link *here, rea
             arm[m][1] = here->c * y - here->s * x;
         }
     }
+    UNROLL
     for (int m = 0; m < 4; m++)
+        UNROLL
         for (int k = 0; k < 4; k++)
+            UNROLL
             for (int j = 0; j < 4; j++)
                 half[m][j] += arm[m][k] * own[k][j];
+    UNROLL
     for (int m = 0; m < 4; m++)
+        UNROLL
         for (int k = 0; k < 4; k++)
+            UNROLL
             for (int j = 0; j < 4; j++)
                 to[m][j] += half[m][k] * arm[j][k];
 }
@@ -210,6 +232,7 @@ static inline void rigid_mass_matrix(const real *w, const real *q, real inertia[
     for (int k = DOF - 1; k >= 0; k--) {
         const link *here = &links[k + 1];
         frame way = {{{0}}}, force = {{{0}}}; /* T G, and T G C */
+        UNROLL
         for (int row = 0; row < 3; row++) {
             if (SLIDES[k])
                 way.column[3][row] = here->now.column[2][row];
@@ -218,7 +241,9 @@ static inline void rigid_mass_matrix(const real *w, const real *q, real inertia[
                 way.column[1][row] = -here->now.column[0][row];
             }
         }
+        UNROLL
         for (int j = 0; j < 4; j++)
+            UNROLL
             for (int m = 0; m < 4; m++)
                 add(force.column[j], whole[k][m][j], way.column[m]);
         for (int j = k; j >= 0; j = PARENT[j]) {
@@ -243,7 +268,9 @@ static inline void rigid_energy(const real *w, const real *q, const real *qd, re
     *kinetic = *potential = 0;
     for (int k = 0; k < DOF; k++) {
         const real *mass = w + W_INERTIA + 16 * k;
+        UNROLL
         for (int m = 0; m < 4; m++) {
+            UNROLL
             for (int j = 0; j < 4; j++)
                 *kinetic += mass[4 * m + j] * along(links[k + 1].rate.column[m], links[k + 1].rate.column[j]) / 2;
             *potential += mass[4 * m + 3] * along(w + W_GRAVITY, links[k + 1].now.column[m]);

@@ -51,7 +51,7 @@ static inline void unloaded_friction(const real *w, const STATE *memory, const r
             sum[m] += (w + W_STOPS)[r * MOTORS + m] * (memory ? memory->stretch[r][m] / RADIUS[r] : step);
 #endif
     }
-    (void)memory;
+    (void)w, (void)memory;
     at_joints(sum, torque);
 }
 
