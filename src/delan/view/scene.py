@@ -87,7 +87,7 @@ class ArmScene:
         past = self._trail[self._trail[:, 0] > t[-1] - WANTED_SECONDS, 1:4]
         wanted = np.vstack([past, ahead])
         self._put("wanted", wanted, np.full((len(wanted), 3), WANTED, dtype=np.uint8))
-        age = np.clip((t[-1] - self._trail[:, :1]) / TRAIL_SECONDS, 0.0, 1.0) ** 1.5
+        age = 0.85 * np.clip((t[-1] - self._trail[:, :1]) / TRAIL_SECONDS, 0.0, 1.0) ** 2
         self._put("drawn", self._trail[:, 4:], (self._drawn * (1 - age) + 255 * age).astype(np.uint8))
 
     def _pose(self, kind: str, q: Any) -> None:
