@@ -1,0 +1,218 @@
+"""How near the C code of models is to the models in float64 JAX, on 10,000 states, by compiler and optimisation.
+
+    python -m benchmarks.deploy_accuracy [--clang COMMAND]
+
+Every build takes all warnings as errors; two of each compiler run under its address and its undefined-behaviour
+sanitizer, if it has them. An error is relative to the largest number of its result over all states; beside it stands
+the worst relative to the largest of the same state, which counts states where the parts of a torque cancel. gcc and
+clang are used where they are; COMMAND calls a clang of another name, such as "zig cc". Exits with 1 if a limit is
+passed. Writes to `benchmarks/results`.
+"""
+
+import argparse
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import delan
+from delan.deploy.c_source import CSource, c_source
+from delan.deploy.functions import with_numbers
+from delan.deploy.shape import ExportSettings, Precision
+from delan.models.actuator import ActuatedModel, Actuator, ActuatorSettings, MotorPair
+from delan.models.feed_forward import FeedForwardNetwork
+from delan.models.geometry import from_rigid_body
+from delan.models.network import LagrangianNetwork
+from delan.models.rigid_body import RigidBody
+from delan.robots.barrett_wam import WAM7
+
+from .results import write_results
+
+STATES = 10_000
+LIMITS: dict[Precision, float] = {"float": 1e-5, "double": 1e-12}
+STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
+BUILDS = {
+    "-O2": ("-O2",),
+    "-O3": ("-O3",),
+    "-O3 native": ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math"),
+    "address": ("-O1", "-g", "-fsanitize=address"),
+    "undefined": ("-O1", "-g", "-fsanitize=undefined", "-fno-sanitize-recover=all"),
+}
+CALLS = {
+    "inverse_dynamics": ("0, q, qd, push, out", "DOF"),
+    "forward_dynamics": ("0, q, qd, push, out", "DOF"),
+    "mass_matrix": ("q, (real(*)[DOF])out", "DOF * DOF"),
+    "coriolis": ("q, qd, out", "DOF"),
+    "gravity": ("q, out", "DOF"),
+    "friction": ("0, q, qd, push, out", "DOF"),
+    "energy": ("q, qd, out, out + 1", "2"),
+}
+HARNESS = """
+#include "arm.h"
+#include <stdio.h>
+#define DOF ARM_DOF
+typedef {real} real;
+static void tell(const real *values, int count)
+{{
+    for (int i = 0; i < count; i++) {{
+        const double value = (double)values[i];
+        fwrite(&value, sizeof value, 1, stdout);
+    }}
+}}
+int main(void)
+{{
+    double row[3 * DOF];
+    real q[DOF], qd[DOF], push[DOF], out[DOF * DOF + 2];
+    while (fread(row, sizeof row, 1, stdin) == 1) {{
+        for (int i = 0; i < DOF; i++) {{
+            q[i] = (real)row[i];
+            qd[i] = (real)row[DOF + i];
+            push[i] = (real)row[2 * DOF + i];
+        }}
+{calls}
+    }}
+    return 0;
+}}
+"""
+
+
+def models() -> dict[str, Any]:
+    """Of the WAM's 7 joints: the exact arm, random networks, and the arm with friction of every kind."""
+    chain = from_rigid_body(RigidBody.from_urdf(WAM7.urdf()))
+    terms = ActuatorSettings(("armature", "viscous", "asymmetric", "stribeck", "offset", "load", "stops"))
+    head = Actuator(WAM7.joints, ActuatorSettings(terms.terms, pairs=(MotorPair(5, 4, 0.6),)))
+    weights = jnp.asarray(np.random.default_rng(3).uniform(0.1, 0.8, head.weights.value.shape))
+    motors = eqx.tree_at(lambda one: one.weights.value, head, weights)
+    return {
+        "chain": chain,
+        "chain with motors": ActuatedModel(chain, motors),
+        "network 2 × 64": LagrangianNetwork(WAM7.joints, key=jax.random.key(0)),
+        "feed-forward 2 × 64": FeedForwardNetwork(WAM7.joints, key=jax.random.key(0)),
+    }
+
+
+@eqx.filter_jit
+def truth(model: Any, q: jax.Array, qd: jax.Array, push: jax.Array) -> dict[str, jax.Array]:
+    """What the model says of the states."""
+    told = {"inverse_dynamics": jax.vmap(model.inverse_dynamics)(q, qd, push)}
+    if isinstance(model, delan.DynamicsModel):
+        parts = jax.vmap(model.components)(q, qd, push)
+        told |= {
+            "forward_dynamics": jax.vmap(model.forward_dynamics)(q, qd, push),
+            "mass_matrix": jax.vmap(model.mass_matrix)(q).reshape(len(q), -1),
+            "coriolis": parts.coriolis,
+            "gravity": parts.gravity,
+            "friction": parts.friction,
+            "energy": jnp.stack(jax.vmap(model.energy)(q, qd), axis=1),
+        }
+    return told
+
+
+def answers(compiler: list[str], flags: tuple[str, ...], made: CSource, real: str, given: bytes) -> bytes | str:
+    """What the built code says of the states; or why there is none, in a line."""
+    calls = [
+        f"        arm_{name}({arguments});\n        tell(out, {count});"
+        for name, (arguments, count) in CALLS.items()
+        if name in made.functions
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in {
+            "arm.h": made.header,
+            "arm.c": made.source,
+            "main.c": HARNESS.format(real=real, calls="\n".join(calls)),
+        }.items():
+            (Path(folder) / name).write_text(text)
+        command = [*compiler, *STRICT, *flags, "arm.c", "main.c", "-o", "main", "-lm"]
+        built = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        if built.returncode:
+            lines = [line for line in built.stderr.splitlines() if "error" in line] or ["refused"]
+            return lines[0].replace(folder, "")[:200]
+        ran = subprocess.run(["./main"], cwd=folder, input=given, capture_output=True, check=False)
+        return ran.stdout if ran.returncode == 0 else ran.stderr.decode()[:200]
+
+
+def can_build(compiler: list[str], flags: tuple[str, ...]) -> bool:
+    """Whether a compiler knows the flags and has what they need, such as a sanitizer's library."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "main.c").write_text("int main(int count, char **words) { return !words[count - 1][0]; }\n")
+        command = [*compiler, *STRICT, *flags, "main.c", "-o", "main"]
+        return subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode == 0
+
+
+def errors(got: bytes, wanted: dict[str, np.ndarray], order: list[str]) -> dict[str, dict[str, float]]:
+    """The worst error of every function, over all states and over each."""
+    ends = np.cumsum([wanted[name].shape[1] for name in order])
+    columns = np.split(np.frombuffer(got).reshape(STATES, ends[-1]), ends[:-1], axis=1)
+    told = {}
+    for name, values in zip(order, columns, strict=True):
+        away, sizes = np.abs(values - wanted[name]).max(axis=1), np.abs(wanted[name]).max(axis=1)
+        if not sizes.any():  # no friction: zero must be zero
+            told[name] = {"error": float(away.max()), "of_each_state": float(away.max())}
+            continue
+        told[name] = {"error": float(away.max() / sizes.max()), "of_each_state": float((away / sizes).max())}
+    return told
+
+
+def compilers(clang: str | None) -> dict[str, list[str]]:
+    found = {name: [path] for name in ("gcc", "clang") if (path := shutil.which(name))}
+    return found | ({"clang": shlex.split(clang)} if clang else {})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clang", help="the command of a clang")
+    found = compilers(parser.parse_args().clang)
+    jax.config.update("jax_enable_x64", True)
+    builds = {
+        name: {build: flags for build, flags in BUILDS.items() if can_build(command, flags)}
+        for name, command in found.items()
+    }
+    missing = {name: [build for build in BUILDS if build not in builds[name]] for name in found}
+    print(f"not there: {missing}")
+    rows = np.random.default_rng(0).uniform(-2, 2, (STATES, 3, WAM7.joints.dof))
+    table: dict[str, Any] = {}
+    passed = True
+    for name, model in models().items():
+        exact = truth(with_numbers(model, float), *(jnp.asarray(rows[:, i]) for i in range(3)))
+        wanted = {what: np.asarray(values) for what, values in exact.items()}
+        for precision, limit in LIMITS.items():
+            made = c_source(model, ExportSettings("arm", precision))
+            order = [what for what in CALLS if what in made.functions]
+            for compiler, command in found.items():
+                for build, flags in builds[compiler].items():
+                    got = answers(command, flags, made, precision, rows.tobytes())
+                    said = got if isinstance(got, str) else errors(got, wanted, order)
+                    worst = said if isinstance(said, str) else max(one["error"] for one in said.values())
+                    fine = not isinstance(worst, str) and worst <= limit
+                    passed &= fine
+                    told = f"{name:20s} {precision:6s} {compiler:5s} {build:10s} {worst}"
+                    print(told, "" if fine else "TOO FAR", flush=True)
+                    table.setdefault(name, {}).setdefault(precision, {}).setdefault(compiler, {})[build] = said
+    versions = {
+        name: subprocess.run([*command, "--version"], capture_output=True, text=True, check=False).stdout.split("\n")[0]
+        for name, command in found.items()
+    }
+    write_results(
+        "deploy_accuracy",
+        {
+            "passed": passed,
+            "states": STATES,
+            "limits": LIMITS,
+            "compilers": versions,
+            "missing": missing,
+            "errors": table,
+        },
+    )
+    sys.exit(not passed)
+
+
+if __name__ == "__main__":
+    main()
