@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo test test-slow lint bench clean
+.PHONY: demo test test-slow lint bench bench-all clean
 
 demo: $(VENV)/.user
 	$(BIN)/delan demo
@@ -23,7 +23,9 @@ lint: $(VENV)/.dev
 	$(BIN)/pyright
 
 bench: $(VENV)/.dev
-	$(BIN)/python -m benchmarks.throughput
+	$(BIN)/python -m benchmarks.table $(if $(OFFICIAL),--official $(OFFICIAL))
+
+bench-all: bench
 	$(BIN)/python -m benchmarks.robots
 	$(BIN)/python -m benchmarks.identification
 	$(BIN)/python -m benchmarks.published_letters

@@ -1,128 +1,120 @@
 """How fast a model is where it is used: Pinocchio as the yardstick, JAX, C called from Python, and C inside C.
 
-    python -m benchmarks.deploy
+    python -m benchmarks.deploy [--official PATH]
 
-All are timed in turns in one process, so that they share the machine's moods; the least of many medians counts. The
-arm is the WAM's 7 joints; the chain is the exact arm, the network has 2 × 64 random units. Writes to
+All are timed in turns on one core, so that they share the machine's moods: half and 99 % of single calls stay below the
+times told. The arm is the WAM's 7 joints; the chain is the exact arm, the networks have random weights. Writes to
 `benchmarks/results`.
 """
 
-import subprocess
+import argparse
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
-import pinocchio as pin  # pyright: ignore[reportMissingImports]
+import pinocchio  # pyright: ignore[reportMissingImports]
 
 import delan
-from delan.deploy.c_source import c_source
-from delan.deploy.compiler import FLAGS, find_compiler
-from delan.deploy.shape import ExportSettings, Precision
-from delan.models.feed_forward import FeedForwardNetwork
-from delan.models.geometry import from_rigid_body
-from delan.models.network import LagrangianNetwork
-from delan.models.rigid_body import RigidBody
 from delan.robots.barrett_wam import WAM7
 
+from .exported import PRECISIONS, Program, build_programs, compiler_version, directions, models
+from .official import OfficialCode
 from .results import write_results
+from .timing import Call, Latency, latencies, take_one_core
 
-TURNS, CALLS = 60, 300
-PRECISIONS: tuple[Precision, ...] = ("float", "double")
-HARNESS = """
-#define _POSIX_C_SOURCE 199309L
-#include "arm.h"
-#include <stdio.h>
-#include <time.h>
-static double now(void) {{ struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + 1e-9 * t.tv_nsec; }}
-int main(void) {{
-    {real} q[ARM_DOF], qd[ARM_DOF], push[ARM_DOF], out[ARM_DOF];
-    double best = 1e9;
-    for (int i = 0; i < ARM_DOF; i++) {{ q[i] = ({real})0.1 * i; qd[i] = ({real})0.3; push[i] = 1; }}
-    for (int turn = 0; turn < 300; turn++) {{
-        const double begin = now();
-        for (int call = 0; call < 1000; call++) {{
-            arm_{function}(0, q, qd, push, out);
-            q[0] += ({real})1e-9 * out[0]; /* so that no call can be left out */
-        }}
-        const double took = (now() - begin) * 1e3;
-        if (took < best) best = took;
-    }}
-    printf("%.9f", best);
-    return 0;
-}}
-"""
+TURNS, CALLS = 40, 200
+C_TURNS, C_MEANS, C_CALLS, C_SINGLES = 9, 400, 100, 4000
+"""Blocks short enough that some are never interrupted, even on a busy machine."""
+YARDSTICK = "Pinocchio rnea"
+pin: Any = pinocchio  # its compiled module carries no types
 
 
-def inside_c(model: Any, precision: Precision, function: str) -> float:
-    """Microseconds of a call from C."""
-    source = c_source(model, ExportSettings("arm", precision))
-    flags = [flag for flag in FLAGS if flag not in ("-fPIC", "-shared")]
+def python_calls(made: dict[str, Any], official: OfficialCode | None) -> Iterator[tuple[str, Call]]:
+    """Every call from Python that is timed, by name."""
+    yardstick = pin.buildModelFromXML(WAM7.urdf())
+    data = yardstick.createData()
+    motion = np.random.default_rng(0).uniform(-1, 1, (3, 7))
+    yield YARDSTICK, (pin.rnea, (yardstick, data, *motion))
+    yield "Pinocchio aba", (pin.aba, (yardstick, data, *motion))
+    for name, model in made.items():
+        compiled = {precision: delan.compile(model, precision=precision) for precision in PRECISIONS}
+        for direction in directions(model):
+            method = f"{direction}_dynamics"
+            yield f"{name}, {direction}, JAX", jax_call(getattr(model, method), motion)
+            for precision in PRECISIONS:
+                rows = tuple(motion.astype("float32" if precision == "float" else "float64"))
+                yield f"{name}, {direction}, C {precision}", (getattr(compiled[precision], method), rows)
+    if official is not None:
+        for name, call in official.calls(motion, 64).items():
+            yield f"{name} 2 × 64, inverse", call
+
+
+def jax_call(method: Any, motion: np.ndarray) -> Call:
+    """A jitted function from arrays to an array, as a controller would call it."""
+    jitted = jax.jit(lambda q, qd, push: method(q, qd, push))
+
+    def call(q: np.ndarray, qd: np.ndarray, push: np.ndarray) -> np.ndarray:
+        return np.asarray(jitted(q, qd, push))
+
+    rows = tuple(motion.astype(np.float32))
+    call(*rows)  # compiles
+    return call, rows
+
+
+def in_c(programs: list[Program]) -> dict[str, dict[str, float]]:
+    """Least mean, p50 and p99 of calls inside C [µs], in turns: the least, and the medians over the turns."""
+    told = np.array(
+        [
+            [[float(one) for one in program.run(C_MEANS, C_CALLS, C_SINGLES).stdout.split()] for program in programs]
+            for _ in range(C_TURNS)
+        ]
+    )
+    least, middle = told.min(axis=0), np.median(told, axis=0)
+    return {
+        f"{program.model}, {program.direction}, C {program.precision}": {
+            "least": float(least[i, 0]),
+            **asdict(Latency(float(middle[i, 1]), float(middle[i, 2]))),
+        }
+        for i, program in enumerate(programs)
+    }
+
+
+def measure(official: OfficialCode | None = None) -> dict[str, Any]:
+    """Latencies from Python, over that of Pinocchio's rnea, and inside C."""
+    made = models()
+    from_python = latencies(dict(python_calls(made, official)), TURNS, CALLS)
     with tempfile.TemporaryDirectory() as folder:
-        for name, text in {
-            "arm.h": source.header,
-            "arm.c": source.source,
-            "main.c": HARNESS.format(real=precision, function=function),
-        }.items():
-            (Path(folder) / name).write_text(text)
-        command = [find_compiler() or "cc", *flags, "arm.c", "main.c", "-o", "main", "-lm"]
-        subprocess.run(command, cwd=folder, check=True)
-        return float(subprocess.run(["./main"], cwd=folder, capture_output=True, check=True).stdout)
+        inside = in_c(list(build_programs(made, Path(folder))))
+    rnea = from_python[YARDSTICK].p50
+    told = {
+        "from_python": {name: {**asdict(one), "over_rnea": one.p50 / rnea} for name, one in from_python.items()},
+        "in_c": inside,
+        "compiler": compiler_version(),
+    }
+    tell(told)
+    return told
 
 
-def from_python(calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
-    """Microseconds of each call, in turns: the median over turns."""
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(TURNS):
-        for name, call in calls.items():
-            begin = time.perf_counter()
-            for _ in range(CALLS):
-                call()
-            times[name].append((time.perf_counter() - begin) / CALLS * 1e6)
-    return {name: float(np.median(one)) for name, one in times.items()}
+def tell(told: dict[str, Any]) -> None:
+    print(f"{'  µs a call':40s} {'from Python':>24s} {'p50 over':>9s} {'inside C':>27s}")
+    print(f"{'':40s} {'p50':>12s} {'p99':>11s} {'rnea':>9s} {'p50':>9s} {'p99':>8s} {'least':>8s}")
+    for name, one in told["from_python"].items():
+        inside = told["in_c"].get(name)
+        c = "" if inside is None else f"{inside['p50']:9.2f} {inside['p99']:8.2f} {inside['least']:8.2f}"
+        print(f"  {name:38s} {one['p50']:12.2f} {one['p99']:11.2f} {one['over_rnea']:9.2f} {c}", flush=True)
 
 
 def main() -> None:
-    models: dict[str, Any] = {
-        "chain": from_rigid_body(RigidBody.from_urdf(WAM7.urdf())),
-        "network 2 × 64": LagrangianNetwork(WAM7.joints, key=jax.random.key(0)),
-        "feed-forward 2 × 64": FeedForwardNetwork(WAM7.joints, key=jax.random.key(0)),
-    }
-    yardstick = pin.buildModelFromXML(WAM7.urdf())
-    data = yardstick.createData()
-    q, qd, push = np.random.default_rng(0).uniform(-1, 1, (3, 7))
-    calls: dict[str, Callable[[], Any]] = {
-        "pinocchio rnea": lambda: pin.rnea(yardstick, data, q, qd, push),
-        "pinocchio aba": lambda: pin.aba(yardstick, data, q, qd, push),
-    }
-    inside: dict[str, float] = {}
-    for name, model in models.items():
-        jitted = eqx.filter_jit(model.inverse_dynamics)
-        calls[f"{name}, JAX"] = lambda jitted=jitted: np.asarray(jitted(q, qd, push))
-        for precision in PRECISIONS:
-            made, rows = delan.compile(model, precision=precision), tuple(np.array((q, qd, push), precision))
-            calls[f"{name}, {precision}"] = lambda made=made, rows=rows: made.inverse_dynamics(*rows)
-            functions = ["inverse_dynamics"]
-            if isinstance(model, delan.DynamicsModel):
-                calls[f"{name}, {precision}, forward"] = lambda made=made, rows=rows: made.forward_dynamics(*rows)
-                functions.append("forward_dynamics")
-            for function in functions:
-                inside[f"{name}, {precision}, {function}"] = inside_c(model, precision, function)
-    python = from_python(calls)
-    rnea = python["pinocchio rnea"]
-    print("called from Python [µs, and over pin.rnea]")
-    for name, value in python.items():
-        print(f"  {name:40s} {value:8.2f} {value / rnea:8.2f}")
-    print("called from C [µs]")
-    for name, value in inside.items():
-        print(f"  {name:50s} {value:8.3f}")
-    write_results(
-        "deploy", {"from_python": python, "over_rnea": {k: v / rnea for k, v in python.items()}, "in_c": inside}
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--official", type=Path, help="a clone of the published code")
+    chosen = parser.parse_args()
+    take_one_core()
+    official = None if chosen.official is None else OfficialCode.at(chosen.official)
+    write_results("deploy", measure(official))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from delan.storage import write_whole
+
 FOLDER = Path(__file__).parent / "results"
 
 
@@ -17,5 +19,12 @@ def write_results(name: str, results: Mapping[str, Any]) -> None:
     versions = {package: version(package) for package in ("delan", "jax", "equinox", "numpy")}
     machine = {"cores": os.cpu_count(), "processor": platform.machine(), "python": platform.python_version()}
     path = FOLDER / f"{name}.json"
-    path.write_text(json.dumps({**results, "versions": versions, "machine": machine}, indent=1) + "\n")
+    text = json.dumps({**results, "versions": versions, "machine": machine}, indent=1) + "\n"
+    write_whole(path, lambda file: file.write(text.encode()))
     print(f"written to {path.relative_to(FOLDER.parent.parent)}")
+
+
+def read_results(name: str) -> dict[str, Any]:
+    """What `write_results` wrote; nothing if there is no such file."""
+    path = FOLDER / f"{name}.json"
+    return json.loads(path.read_text("utf-8")) if path.exists() else {}

@@ -1,21 +1,15 @@
 """Training throughput of the three-pass torque against the paper's Lagrangian layer, side by side in one run.
 
-    python -m benchmarks.throughput [--joints 2 4 7] [--width 64] [--repeats 7]
+    python -m benchmarks.throughput [--joints 2 4 7] [--widths 64] [--turns 7] [--official PATH]
 
 Both rows share network, data, loss and Adam; only the computation of the torque differs. One core, float32, batch 512,
 whole epochs inside `lax.scan`, timed after warm-up with `block_until_ready`; the rows take turns so that a noisy
-machine hurts both alike.
+machine hurts both alike. `--official` adds the published code, see `benchmarks/official.py`.
 """
 
-import os
-
-os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false " + os.environ.get("XLA_FLAGS", "")
-if hasattr(os, "sched_setaffinity"):
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-
 import argparse
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -29,20 +23,28 @@ from delan.models.dynamics import trainable
 from delan.models.network import LagrangianNetwork, LagrangianNetworkSettings
 from tests.oracles import paper_layer_torque
 
+from .official import OfficialCode
 from .results import write_results
+from .timing import Work, seconds_per_sample, take_one_core
 
-SAMPLES, BATCH = 20_480, 512
-ROWS: dict[str, Callable[..., Any]] = {
-    "three passes": lambda model, *motion: model.inverse_dynamics(*motion),
-    "paper's layer": paper_layer_torque,
+BATCHES, BATCH = 40, 512
+OURS, PAPERS = "three passes", "paper's layer"
+TORQUES: dict[str, Callable[..., Any]] = {
+    OURS: lambda model, *motion: model.inverse_dynamics(*motion),
+    PAPERS: paper_layer_torque,
 }
 
 
-def epoch_of(torque: Callable[..., Any], joints: int, width: int) -> Callable[[], None]:
+def random_batches(joints: int) -> np.ndarray:
+    """Positions, speeds, accelerations and torques that nobody measured: [batch, sample, which of them, joint]."""
+    return np.random.default_rng(1).standard_normal((BATCHES, BATCH, 4, joints), np.float32)
+
+
+def epoch_of(torque: Callable[..., Any], joints: int, width: int) -> Work:
     """One epoch of Adam over random data, ready to be timed."""
     settings = LagrangianNetworkSettings(width=width)
     weights, fixed = trainable(LagrangianNetwork(Joints.revolute(joints), settings, key=jax.random.key(0)))
-    batches = jax.random.normal(jax.random.key(1), (SAMPLES // BATCH, BATCH, 4, joints))
+    batches = jnp.asarray(random_batches(joints))
     adam = optax.adam(1e-4)
 
     def loss(weights: Any, batch: Any) -> Any:
@@ -61,32 +63,55 @@ def epoch_of(torque: Callable[..., Any], joints: int, width: int) -> Callable[[]
         return jax.lax.scan(step, (weights, optimizer), batches)
 
     optimizer = adam.init(weights)
-    return lambda: jax.block_until_ready(epoch(weights, optimizer))
+    return Work(lambda: jax.block_until_ready(epoch(weights, optimizer)), BATCHES * BATCH)
+
+
+def measure(
+    joints: Sequence[int], widths: Sequence[int], turns: int, official: OfficialCode | None = None
+) -> list[dict[str, Any]]:
+    """Samples a second of every row at every size, and how many times faster ours is: median, least and most."""
+    told = []
+    for width in widths:
+        for dof in joints:
+            works = {name: epoch_of(torque, dof, width) for name, torque in TORQUES.items()}
+            if official is not None:
+                works |= official.training(random_batches(dof), width)
+            seconds = seconds_per_sample(works, turns)
+            ratios = {name: one / seconds[OURS] for name, one in seconds.items() if name != OURS}
+            row = {
+                "joints": dof,
+                "width": width,
+                "samples_per_second": {name: float(1 / np.median(one)) for name, one in seconds.items()},
+                "ours_over": {
+                    name: [float(value) for value in (np.median(one), one.min(), one.max())]
+                    for name, one in ratios.items()
+                },
+            }
+            tell(row)
+            told.append(row)
+    return told
+
+
+def tell(row: dict[str, Any]) -> None:
+    rates = ", ".join(f"{name} {rate / 1e3:.1f} k" for name, rate in row["samples_per_second"].items())
+    ratios = "; ".join(
+        f"{median:.1f} × {name} ({least:.1f} … {most:.1f})" for name, (median, least, most) in row["ours_over"].items()
+    )
+    print(f"  {row['joints']} joints, 2 × {row['width']}: {rates}\n    {OURS}: {ratios}", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--joints", type=int, nargs="+", default=[2, 4, 7])
-    parser.add_argument("--width", type=int, default=64)
-    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--widths", type=int, nargs="+", default=[64])
+    parser.add_argument("--turns", type=int, default=7)
+    parser.add_argument("--official", type=Path, help="a clone of the published code")
     chosen = parser.parse_args()
-    told = {}
-    print(f"training samples/s, one core, 2 × {chosen.width} units, batch {BATCH}")
-    for joints in chosen.joints:
-        epochs = {name: epoch_of(torque, joints, chosen.width) for name, torque in ROWS.items()}
-        times: dict[str, list[float]] = {name: [] for name in ROWS}
-        for repeat in range(chosen.repeats + 1):
-            for name, epoch in epochs.items():
-                began = time.perf_counter()
-                epoch()
-                if repeat:  # the first one compiles
-                    times[name].append(time.perf_counter() - began)
-        rates = {name: SAMPLES / float(np.median(seconds)) for name, seconds in times.items()}
-        ratios = np.array(times["paper's layer"]) / np.array(times["three passes"])
-        told[joints] = {"samples_per_second": rates, "ratio": float(np.median(ratios))}
-        shown = ", ".join(f"{name} {rate / 1e3:.0f} k" for name, rate in rates.items())
-        print(f"{joints} joints: {shown}; ratio {np.median(ratios):.2f} ({ratios.min():.2f} … {ratios.max():.2f})")
-    write_results("throughput", {"width": chosen.width, "batch": BATCH, "joints": told})
+    take_one_core()
+    official = None if chosen.official is None else OfficialCode.at(chosen.official)
+    print(f"training samples/s, one core, batch {BATCH}")
+    rows = measure(chosen.joints, chosen.widths, chosen.turns, official)
+    write_results("throughput", {"batch": BATCH, "rows": rows})
 
 
 if __name__ == "__main__":

@@ -1,0 +1,58 @@
+"""The speed of everything in one table, measured on this machine in one go; `make bench`.
+
+    python -m benchmarks.table [--official PATH] [--turns 5]
+
+Training and latencies are measured side by side on one core of this process; times to an accuracy and `delan demo` in
+processes of their own, on all cores and with nothing compiled before. `--official` adds the published code where you
+have it (`benchmarks/official.py`). Writes `benchmarks/results/bench.json`. The single parts have commands of their own:
+`benchmarks.throughput`, `deploy`, `instructions`, `accuracy`, `first_result`.
+"""
+
+import argparse
+import os
+import time
+from pathlib import Path
+
+from . import accuracy, deploy, first_result, instructions, throughput
+from .official import OfficialCode
+from .results import write_results
+from .timing import take_one_core
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--official", type=Path, help="a clone of the published code")
+    parser.add_argument("--turns", type=int, default=5, help="of training; the median of them counts")
+    chosen = parser.parse_args()
+    began, load = time.perf_counter(), os.getloadavg()[0]
+    take_one_core()
+    official = None if chosen.official is None else OfficialCode.at(chosen.official)
+    print(f"\nTraining, samples/s, one core, batch {throughput.BATCH}, float32")
+    training = throughput.measure((2, 4, 7), (64, 128), chosen.turns, official)
+    print("\nLatency of one sample, 7 joints, one core")
+    latency = deploy.measure(official)
+    print("\nInstructions of one call in C, 7 joints")
+    counts = instructions.measure()
+    print("\nTime to an accuracy (nMSE of torques on validation trajectories), nothing compiled before, all cores")
+    times = accuracy.measure()
+    print("\nFirst result: delan demo, from start to finished page, all cores")
+    demo = first_result.measure()
+    seconds = time.perf_counter() - began
+    print(f"\n{seconds:.0f} s in all; {load:.1f} programs waited for a core when it began", end=": ")
+    print("a busy machine, trust the ratios only" if load > 0.5 * (os.cpu_count() or 1) else "a quiet machine")
+    write_results(
+        "bench",
+        {
+            "training": {"batch": throughput.BATCH, "rows": training},
+            "latency": latency,
+            "instructions": counts,
+            "time_to_accuracy": times,
+            "first_result": demo,
+            "load_at_start": load,
+            "seconds": seconds,
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""What the benchmarks rest on: percentiles without the clock's time, counts that do not change, rows that can miss."""
+
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from benchmarks import instructions, official, throughput, timing
+from benchmarks.exported import Program, build_programs
+from benchmarks.timing import Work, apart, latencies, percentiles, seconds_per_sample
+from delan.models.feed_forward import FeedForwardNetwork
+from delan.robots.two_link import TWO_LINK
+
+
+def test_percentiles_are_those_of_sorted_times() -> None:
+    told = percentiles(np.random.default_rng(0).permutation(np.arange(101.0)))
+    assert (told.p50, told.p99) == (50.0, 99.0)
+
+
+def test_latencies_hold_the_call_and_not_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed = [0]
+
+    def work(nanoseconds: int) -> int:
+        passed[0] += nanoseconds
+        return passed[0]
+
+    monkeypatch.setattr(time, "perf_counter_ns", lambda: work(50))
+    told = latencies({"slow": (work, (2_000,)), "quick": (work, (100,))}, turns=5, calls_a_turn=4)
+    assert (told["slow"].p50, told["slow"].p99, told["quick"].p50) == (2.0, 2.0, 0.1)
+
+
+def test_turns_share_the_machine_and_the_first_one_is_not_counted() -> None:
+    ran: list[str] = []
+    works = {name: Work(lambda name=name: ran.append(name), 2) for name in ("a", "b")}
+    assert {name: len(one) for name, one in seconds_per_sample(works, 3).items()} == {"a": 3, "b": 3}
+    assert ran == ["a", "b"] * 4
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system keeps no process to one core")
+def test_a_process_apart_gets_the_cores_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "cores.py").write_text("import os; print(len(os.sched_getaffinity(0)), os.environ['XLA_FLAGS'])")
+    all_cores = os.sched_getaffinity(0)
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=false")
+    try:
+        timing.take_one_core()
+        assert len(os.sched_getaffinity(0)) == 1
+        told = apart("cores", environment={"PYTHONPATH": str(tmp_path)})
+        assert len(os.sched_getaffinity(0)) == 1
+    finally:
+        os.sched_setaffinity(0, all_cores)
+    assert told.split() == [str(len(all_cores)), "--xla_cpu_enable_fast_math=false"]
+
+
+def test_published_code_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=r"expected a clone of github.com/milutter/deep_lagrangian_networks"):
+        official.OfficialCode.at(tmp_path)
+
+
+def test_what_published_code_needs_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    package = tmp_path / official.PACKAGE
+    package.mkdir()
+    (package / "DeLaN_model.py").write_text("import torch\n")
+    (package / "jax_DeLaN_model.py").write_text("import haiku\n")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for name in ("torch", "haiku"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(SystemExit, match="nothing of the published code can be run"):
+        official.OfficialCode.at(tmp_path)
+    told = capsys.readouterr().out
+    assert "pip install torch" in told
+    assert "pip install dm-haiku" in told
+
+
+def test_growth_of_a_count_is_found() -> None:
+    before = {"a": 1000, "b": 1000}
+    assert instructions.grown({"a": 1021, "b": 1019, "new": 5}, before) == ["a"]
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
+    model = FeedForwardNetwork(TWO_LINK.joints, key=jax.random.key(0))
+    return next(iter(build_programs({"plain": model}, tmp_path_factory.mktemp("c"), instructions.portable_flags())))
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+def test_the_harness_orders_its_times(program: Program) -> None:
+    least, p50, p99 = (float(one) for one in program.run(20, 100, 1000).stdout.split())
+    assert 0 < least < 1e3
+    assert p50 <= p99
+
+
+@pytest.mark.skipif(shutil.which("cc") is None or shutil.which("valgrind") is None, reason="no compiler or valgrind")
+def test_counts_do_not_change_and_hold_every_weight(program: Program) -> None:
+    products = 64 * 6 + 64 * 64 + 2 * 64
+    counted = instructions.count(program)
+    assert instructions.count(program) == counted
+    assert counted > products / 8  # eight products in one instruction is all that AVX2 can
+
+
+def test_an_epoch_learns_on_the_same_data_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(throughput, "BATCHES", 2)
+    losses = [np.asarray(throughput.epoch_of(torque, 2, 8).run()[1]) for torque in throughput.TORQUES.values()]
+    assert losses[0].shape == (2,)
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-6)
