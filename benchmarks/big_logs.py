@@ -60,6 +60,11 @@ done = prepare(recording, choice.settings).preparation
 told = "all" if done.excerpt is None else done.excerpt.told
 print(f"used {told}; cut-off {choice.settings.cutoff:.3g} Hz, {done.samples} samples")
 """
+USED = """
+import resource
+used = resource.getrusage(resource.RUSAGE_SELF)
+print(used.ru_utime + used.ru_stime, used.ru_maxrss, file=sys.stderr)
+"""
 STEPS = {"read_log": READ, "check": CHECK, "prepare": PREPARE}
 
 
@@ -121,16 +126,17 @@ LOGS: dict[str, Callable[[Path, float], Path]] = {"folder": write_folder, "file"
 
 
 def measure(step: str, log: Path, seconds: float) -> dict[str, Any]:
-    """A step in a process of its own: seconds, peak memory, and what it said."""
-    peak = "\nimport resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)"
-    script = "import sys\ntry:" + STEPS[step].replace("\n", "\n    ") + "\nexcept SystemExit: pass" + peak
+    """A step in a process of its own: its seconds, by the clock and of the processor, its peak memory, what it said."""
+    script = "import sys\ntry:" + STEPS[step].replace("\n", "\n    ") + "\nexcept SystemExit: pass" + USED
     began = time.perf_counter()
     ran = subprocess.run(
         [sys.executable, "-c", script, str(log), str(seconds)], capture_output=True, text=True, check=False
     )
     if ran.returncode:
         raise SystemExit(f"{step} {log}: {ran.stderr}")
-    found = {"seconds": time.perf_counter() - began, "peak_megabytes": int(ran.stderr.split()[-1]) * 1024 / 1e6}
+    processor, kilobytes = ran.stderr.split()[-2:]
+    found: dict[str, Any] = {"seconds": time.perf_counter() - began, "processor_seconds": float(processor)}
+    found["peak_megabytes"] = int(kilobytes) * 1024 / 1e6
     if step != "check":
         return {**found, "told": ran.stdout.strip()}
     told = json.loads(ran.stdout)
@@ -146,7 +152,8 @@ def _measured(name: str, log: Path, seconds: float) -> dict[str, Any]:
     for step in STEPS:
         results[step] = found = measure(step, log, seconds)
         told = found["gaps"] + found["told"] if step == "check" else [found["told"]]
-        print(f"{name}, {step}: {found['peak_megabytes']:.0f} MB at most, {found['seconds']:.0f} s; {'; '.join(told)}")
+        taken = f"{found['seconds']:.0f} s, {found['processor_seconds']:.0f} s of a core"
+        print(f"{name}, {step}: {found['peak_megabytes']:.0f} MB at most, {taken}; {'; '.join(told)}")
         sys.stdout.flush()
     return results
 

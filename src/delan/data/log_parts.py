@@ -23,12 +23,14 @@ class Part:
         files: for each file, or group in one, its name, its first row here, and that row's number there.
         first: number of the first row in the log.
         goes_on: whether the first row goes on with the last trajectory of the part before.
+        last: whether no part follows.
     """
 
     recording: Recording
     files: tuple[tuple[str, int, int], ...]
     first: int
     goes_on: bool
+    last: bool
 
     def require_sound(self) -> None:
         """Refuse what a fit cannot use: file by file, and then of all together."""
@@ -47,14 +49,14 @@ def parts_of(pieces: Iterator[Recording], most: float) -> Iterator[Part]:
     last: tuple[str, int] | None = None
     for piece in _small(pieces, most / FEWEST_PIECES):
         if joined.rows and joined.bytes + bytes_of(piece) > most:
-            yield joined.taken()
+            yield joined.taken(last=False)
         if not joined.rows:
             joined.first, joined.goes_on = read, last == (piece.source, int(piece.trajectory[0]))
         joined.add(piece, begun.get(piece.source, 0))
         begun[piece.source] = begun.get(piece.source, 0) + len(piece.t)
         read += len(piece.t)
         last = (piece.source, int(piece.trajectory[-1]))
-    yield joined.taken()
+    yield joined.taken(last=True)
 
 
 def _small(pieces: Iterator[Recording], most: float) -> Iterator[Recording]:
@@ -103,16 +105,15 @@ class _Joined:
         self.rows += len(piece.t)
         self.bytes += bytes_of(piece)
 
-    def taken(self) -> Part:
+    def taken(self, *, last: bool) -> Part:
         """The part, of which nothing stays here."""
         head = self._head
         assert head is not None  # a log without rows is refused
         joined = {name: growing.whole() for name, growing in self._columns.items()}
         truth = {name: joined.pop(name) for name in head.truth}
         source = head.source if len(self._files) == 1 else f"{head.source} and {len(self._files) - 1} more"
-        part = Part(
-            replace(head, **joined, truth=truth, source=source), tuple(self._files), self.first, goes_on=self.goes_on
-        )
+        whole = replace(head, **joined, truth=truth, source=source)
+        part = Part(whole, tuple(self._files), self.first, self.goes_on, last)
         self.__init__()
         return part
 

@@ -1,6 +1,5 @@
 """The check-up of a log too large to be held: every row in its part, and an excerpt for what only the whole tells."""
 
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
@@ -48,17 +47,13 @@ def examine_parts(parts: Iterable[Part], most: float, examine: Examine) -> tuple
 
     A log of one part is examined as it is. Of a larger one every row is, and findings are told in rows of the log.
     """
-    coming = iter(parts)
-    waiting = list(itertools.islice(coming, 2))
-    if len(waiting) == 1:
-        return waiting[0].recording, examine(waiting[0].recording)
     keeper, check = Keeper(most), _Check(examine)
-    while waiting:
-        part = waiting.pop(0)
+    for part in parts:
+        if part.last and not part.first:
+            return part.recording, examine(part.recording)
         keeper.add(part)
         check.add(part)
         del part  # before the next is read
-        waiting = waiting or list(itertools.islice(coming, 1))
     recording = keeper.recording()
     return recording, check.merged(examine(recording))
 
