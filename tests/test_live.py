@@ -122,6 +122,18 @@ def test_orders_survive_the_way_and_garbage_is_ignored():
         one.close()
 
 
+def test_a_run_can_wait_for_those_who_look():
+    broadcast, address = begin(LiveSettings())
+    assert not broadcast.await_audience(0.0)
+    audience = Audience(address)
+    assert not broadcast.await_audience(0.05)
+    audience.order()
+    assert broadcast.await_audience(0.0)
+    assert broadcast.orders() == Orders(model=4)
+    audience.close()
+    broadcast.close()
+
+
 def test_runs_are_found_and_what_dead_ones_left_is_cleared_away():
     assert running() == []
     broadcast, address = begin(LiveSettings())

@@ -152,7 +152,8 @@ class Host:
         for choice in self._choices.values():
             if choice.learner is not None:
                 choice.learner.start()
-        self._motion(self._followed)
+        for number, _ in enumerate(self._settings.references):
+            self._motion(self._followed._replace(reference=number))
 
     def lead(self) -> None:
         """Follow the orders until they say stop, the time is used up, or nobody is left to start a run."""

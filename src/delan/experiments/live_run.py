@@ -26,6 +26,8 @@ NAMES: dict[str, str] = {
     "chain": "chain",
 }
 """What people call the models."""
+PAGE_SECONDS = 3.0
+"""How long the page may take to open before the run begins to load and to compile what it needs [s]."""
 RATE = 500.0
 """Control periods a second [Hz]."""
 
@@ -99,6 +101,7 @@ def main() -> None:
     announce(address, path)
     try:
         keep_to(settings.core)  # what compiles here does not disturb the learner, nor the page
+        broadcast.await_audience(PAGE_SECONDS)
         from .live_host import Host  # noqa: PLC0415 (see above)
 
         Host(settings, broadcast).run(lambda weights: announce(address.with_weights(weights), path))

@@ -4,6 +4,7 @@ import json
 import os
 import tempfile
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -154,6 +155,13 @@ class Broadcast:
         if row is not None and np.isfinite(row).all():
             self.told = Orders.of(row)
         return self.told
+
+    def await_audience(self, seconds: float) -> bool:
+        """Wait until somebody looks, so long at the most [s]; whether he does."""
+        end = time.monotonic() + seconds
+        while self._orders.written < 2 and time.monotonic() < end:  # the first row is our own
+            time.sleep(0.02)
+        return self._orders.written > 1
 
     def stand(self, phase: str, orders: Orders, *, done: int = 1, total: int = 1) -> None:
         """Tell how the run stands."""

@@ -63,7 +63,7 @@ class LivePage:
         self._dissection = Dissection(lambda name: of_run(first.settings, name))
         self._weights: dict[str, Any] = {}
         self._facts_due = self._parts_due = 0.0
-        self._server = server
+        self._server, self._greeted = server, False
 
     @property
     def alive(self) -> bool:
@@ -72,6 +72,10 @@ class LivePage:
 
     def draw(self) -> None:
         """One picture."""
+        if not self._greeted and self._server.get_clients():
+            self._greeted = True
+            for source in self._sources:
+                source.audience.order()  # somebody looks: let it load what is heavy
         fresh = sum(source.poll() for source in self._sources)
         self._controls.update()
         if fresh:
