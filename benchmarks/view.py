@@ -155,10 +155,13 @@ def page() -> dict[str, Any]:
                     rates.append(tab.evaluate(COUNT_MOVES, 5))
                     rates.append((len(received) - before) / 5)
                 tab.close()
+    load = os.getloadavg()[1]
     print(
-        f"Start could be clicked after {', '.join(f'{one:.2f}' for one in seconds)} s; curves moved {rates[0]:.1f} Hz"
+        f"Start could be clicked after {', '.join(f'{one:.2f}' for one in seconds)} s; load of the machine {load:.1f}"
     )
-    return {"interactive_seconds": seconds, "median": float(np.median(seconds)), "curves_hz": rates[0]}
+    print(f"curves moved {rates[0]:.1f} times a second, the page was sent news {rates[1]:.1f} times")
+    told = {"curves_hz": rates[0], "news_hz": rates[1], "load": load}
+    return {"interactive_seconds": seconds, "median": float(np.median(seconds)), **told}
 
 
 def orders() -> dict[str, Any]:

@@ -9,8 +9,10 @@ from websockets.http11 import Request
 
 from delan.errors import DelanError, SettingsError
 from delan.interfaces.cli import app
+from delan.interfaces.view import ROBOTS
 from delan.models.rigid_body import RigidBody
 from delan.report.clip import ClipSettings, Take, pictures, write_clip
+from delan.robots.arms import ARMS
 from delan.robots.two_link import TWO_LINK
 from delan.view.curves import grid, most, rate, shown, swaps, tracking_error
 from delan.view.door import Door, is_loopback, require_token
@@ -157,6 +159,10 @@ def test_impossible_wishes_are_refused(words, message, tmp_path, monkeypatch):
     shown = CliRunner().invoke(app, ["view", *words, "--port", "0"])
     assert shown.exit_code == 1
     assert message in " ".join(shown.output.split())
+
+
+def test_the_command_knows_every_arm():
+    assert tuple(ARMS) == ROBOTS
 
 
 def test_a_recording_of_something_else_is_refused(tmp_path):

@@ -18,8 +18,9 @@ import typer
 from ..errors import SettingsError
 from ..realtime.live import Address, running
 from ..realtime.priority import leave_core
-from ..robots.arms import ARMS
 
+ROBOTS = ("two-link", "wam4", "wam7")
+"""The arms of the package; their tables are read when the page is already there."""
 RUNNING = "running"
 LOOP_CORE = 0
 
@@ -53,10 +54,12 @@ def run_view(request: ViewRequest) -> None:
     recording = _recording(request.source)
     stop = threading.Event()
     going_on = _found_running() if request.source == RUNNING else []
-    runs = [] if recording is not None or going_on else _begin(request)
-    leave_core(LOOP_CORE)  # the page and what it starts from here on
+    if request.reference == "letters" and request.source in ROBOTS[1:]:
+        raise SettingsError(f"letters are not for {request.source}; use cosines for it")
+    runs: list[Any] = []
     with _until_told(stop), ExitStack() as ending:
         ending.callback(_end, runs)
+        leave_core(LOOP_CORE)  # the page and all its threads; the runs know their own cores
         server = open_server(request.host, request.port, request.token)
         ending.callback(server.stop)
         url = address_of(server, request.token)
@@ -64,6 +67,8 @@ def run_view(request: ViewRequest) -> None:
         sys.stdout.flush()
         if request.browse:
             webbrowser.open(url)
+        if recording is None and not going_on:
+            runs.extend(_begin(request))
         if recording is not None:
             from ..view.replay import Replay
 
@@ -75,6 +80,7 @@ def run_view(request: ViewRequest) -> None:
 def record_clip(request: ViewRequest, clip: Path, seconds: float) -> None:
     """Write a clip of a recording, or of runs by the stepped clock: the same every time, and no screen is needed."""
     from ..report.clip import ClipSettings, pictures, require_format, write_clip
+    from ..robots.arms import ARMS
 
     require_format(clip)
     recording = _recording(request.source)
@@ -123,13 +129,13 @@ def _take(label: str, columns: Any) -> Any:
 
 def _recording(source: str) -> Path | None:
     """The recording that is meant, if one is."""
-    if source in ARMS or source == RUNNING:
+    if source in ROBOTS or source == RUNNING:
         return None
     path = Path(source)
     path = path / "recording.run" if path.is_dir() else path
     if not path.exists():
         raise SettingsError(
-            f"{source} is neither a robot ({', '.join(ARMS)}), nor the word {RUNNING}, nor a recording or its folder"
+            f"{source} is neither a robot ({', '.join(ROBOTS)}), nor the word {RUNNING}, nor a recording or its folder"
         )
     return path
 

@@ -86,7 +86,8 @@ class Dissection:
         """The dissector of a model; None while it is made, and if the model knows no parts."""
         if model not in self._asked:
             self._asked.add(model)
-            threading.Thread(target=self._run, args=(model,), name="dissection", daemon=True).start()
+            # No daemon: the end of the process waits for it, as JAX does not bear to be cut off while it compiles.
+            threading.Thread(target=self._run, args=(model,), name="dissection").start()
         return self._made.get(model)
 
     def _run(self, model: str) -> None:
