@@ -46,10 +46,14 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
-    """Of the command: addresses in a folder of its own, compiled programs kept."""
+def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Of the command: addresses in a folder of its own, compiled programs kept; runs left by a failed test are ended."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "delan" / "xla-tests"
-    return {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path), "JAX_COMPILATION_CACHE_DIR": str(cache)}
+    told = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path), "JAX_COMPILATION_CACHE_DIR": str(cache)}
+    yield told
+    for address in read_left_behind(told):
+        with suppress(ProcessLookupError):
+            os.kill(address.pid, signal.SIGTERM)
 
 
 @contextmanager
