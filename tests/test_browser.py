@@ -47,7 +47,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Of the command: addresses in a folder of its own, compiled programs kept; runs left by a failed test are ended."""
+    """Of the command: addresses in a folder of its own, programs kept; what a failed test left running is ended."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "delan" / "xla-tests"
     told = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path), "JAX_COMPILATION_CACHE_DIR": str(cache)}
     yield told
