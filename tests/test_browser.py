@@ -123,12 +123,15 @@ def test_a_run_is_watched_steered_and_stopped(browser, environment, tmp_path, mo
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     with serving(environment, "two-link", "--letters", "a,m") as (server, url):
         page = opened(browser, url)
+        choose(page, "Model", "PD alone")
         page.get_by_role("button", name="Start").click()
         until(lambda: fact(page, "Status") == "running", "it did not start")
-        first = until(lambda: tracking(page) > 0.02 and tracking(page), "nothing was drawn before it had learned")
+        first = until(
+            lambda: fact(page, "Leads") == "PD alone" and tracking(page) > 0.02 and tracking(page), "no error"
+        )
+        choose(page, "Model", "DeLaN")
+        until(lambda: fact(page, "Leads") == "DeLaN", "the model was not switched")
         until(lambda: tracking(page) < 0.2 * first, "the tracking error did not fall")
-        choose(page, "Model", "PD alone")
-        until(lambda: fact(page, "Leads") == "PD alone" and tracking(page) > 0.02, "the model was not switched")
         choose(page, "Payload", "+ 30 %")
         until(lambda: "30 %" in fact(page, "Payload"), "no payload was added")
         shown_to_nobody_else(page)
