@@ -44,12 +44,16 @@ class Part:
 
 
 def parts_of(pieces: Iterator[Recording], most: float) -> Iterator[Part]:
-    """The pieces joined to parts of at most so many bytes."""
-    joined, read, begun = _Joined(), 0, dict[str, int]()
+    """The pieces joined to parts of at most so many bytes; where more than one is needed, the others have half of it.
+
+    For what is kept of the first parts takes room beside the others.
+    """
+    joined, read, begun, room = _Joined(), 0, dict[str, int](), most
     last: tuple[str, int] | None = None
     for piece in _small(pieces, most / FEWEST_PIECES):
-        if joined.rows and joined.bytes + bytes_of(piece) > most:
+        if joined.rows and joined.bytes + bytes_of(piece) > room:
             yield joined.taken(last=False)
+            room = most / 2
         if not joined.rows:
             joined.first, joined.goes_on = read, last == (piece.source, int(piece.trajectory[0]))
         joined.add(piece, begun.get(piece.source, 0))
