@@ -17,10 +17,14 @@ from typer.testing import CliRunner, Result
 import delan.interfaces.contest_fit
 from delan import storage
 from delan.interfaces.cli import app
-from delan.joints import Recording
+from delan.interfaces.fit import with_kinds_of
+from delan.joints import Joints, Recording
 from delan.learning.log_fit import LogFit, LogFitSettings
+from delan.models.geometry import from_rigid_body
+from delan.models.rigid_body import RigidBody
 from delan.robots.two_link import TWO_LINK
 
+from .random_arms import random_arm, swung
 from .simulated_logs import known_fit, recorded, write
 from .test_cli import LISTENING
 
@@ -244,3 +248,20 @@ def test_ctrl_c_ends_a_real_contest_with_a_model(folder):
     assert told["interrupted"]
     assert told["chosen"] == "feedforward"
     assert storage.read_header(folder / "real.delan")["preparation"]["cutoff"] == 10
+
+
+def test_a_log_that_names_no_kinds_is_taken_for_the_joints_of_the_model(tmp_path):
+    bodies, limits = random_arm(("revolute", "prismatic"), seed=1)
+    body = RigidBody.from_bodies(bodies, gravity=(0.0, 0.0, -9.81))
+    data = swung(body, limits, range(1))
+    storage.save(from_rigid_body(body), tmp_path / "arm.delan")
+    np.savez(tmp_path / "arm.npz", t=data.t, q=data.q, qd=data.qd, qdd=data.qdd, tau=data.tau)
+    shown = delan_("evaluate", tmp_path / "arm.delan", tmp_path / "arm.npz", "--json")
+    assert shown.exit_code == 0, shown.output
+    assert json.loads(shown.stdout)["torque"]["nmse_mean"] < 1e-8
+
+
+def test_kinds_that_a_log_names_are_kept():
+    named = Joints.of(("revolute", "prismatic"))
+    recording = replace(recorded(TWO_LINK, (0,)), joints=named)
+    assert with_kinds_of(Joints.of(("prismatic", "revolute")), recording).joints == named

@@ -19,6 +19,7 @@ from delan.errors import ModelError, ModelFileError
 from delan.joints import Joints
 from delan.models.actuator import MotorPair
 from delan.models.feed_forward import FeedForwardNetwork, FeedForwardSettings
+from delan.models.residual import ResidualModel
 from delan.models.rigid_body import RigidBody
 from delan.robots.two_link import TWO_LINK
 
@@ -33,6 +34,11 @@ MODELS = {
     ),
     "one joint": lambda: network(Joints.revolute(1), width=4),
     "feed-forward": lambda: FeedForwardNetwork(MIXED, FeedForwardSettings(width=5), key=jax.random.key(1)),
+    "friction and a residual": lambda: ResidualModel(
+        actuated(MIXED, "viscous", "stops"),
+        FeedForwardNetwork(MIXED, FeedForwardSettings(width=5), key=jax.random.key(1)),
+    ),
+    "chain and a residual": lambda: ResidualModel(chain(MIXED), FeedForwardNetwork(MIXED, key=jax.random.key(1))),
 }
 
 

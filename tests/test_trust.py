@@ -19,6 +19,7 @@ from delan.joints import Dataset, Joints
 from delan.learning import levenberg_marquardt
 from delan.learning.evaluate import evaluate, predict, remembered
 from delan.learning.fit import fit
+from delan.learning.links import in_plain_frames, told_links
 from delan.learning.misfit import diagnose
 from delan.learning.objective import Objective, Samples, Scale
 from delan.learning.planning import FitSettings
@@ -320,8 +321,19 @@ def test_who_looks_at_the_kind_of_a_model_looks_inside():
     assert diagnose(wrapped, motions("unseen")) == diagnose(model, motions("unseen"))
     np.testing.assert_array_equal(learned_arm(wrapped).directions, learned_arm(model).directions)
     assert to_rigid_body(wrapped).friction is not None
+    assert told_links(wrapped) == told_links(model)
+    np.testing.assert_array_equal(in_plain_frames(wrapped).parameters, in_plain_frames(model).parameters)
     torques = [Compiled.of(one) for one in (wrapped, model)]
     np.testing.assert_array_equal(torques[0].weights, torques[1].weights)
+
+
+def test_a_fit_goes_on_from_the_model_inside():
+    model, wrapped = fitted("chain"), with_trust("chain")
+    data, brief = motions("training"), FitSettings(epochs=1)
+    head = model.actuator.settings
+    results = [fit(data, "chain", brief, friction=head, start=one, key=jax.random.key(0)) for one in (wrapped, model)]
+    for a, b in zip(*(jax.tree.leaves(result.model) for result in results), strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 # Refusals

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from .models.geometry import to_rigid_body as to_rigid_body
     from .models.network import LagrangianNetwork as LagrangianNetwork
     from .models.network import LagrangianNetworkSettings as LagrangianNetworkSettings
+    from .models.residual import ResidualModel as ResidualModel
     from .models.rigid_body import RigidBody as RigidBody
     from .models.trust import TrustedModel as TrustedModel
     from .storage import load as load
@@ -111,6 +112,7 @@ _HOMES = {
     "models.feed_forward": ("FeedForwardNetwork", "FeedForwardSettings"),
     "models.geometry": ("LearnedArm", "from_rigid_body", "learned_arm", "to_rigid_body"),
     "models.network": ("LagrangianNetwork", "LagrangianNetworkSettings"),
+    "models.residual": ("ResidualModel",),
     "models.rigid_body": ("RigidBody",),
     "models.trust": ("TrustedModel",),
     "storage": ("load", "read_header", "save"),

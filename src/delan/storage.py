@@ -29,6 +29,7 @@ from .models.chain import LagrangianChain, LagrangianChainSettings
 from .models.dynamics import InverseDynamics, Normalisation
 from .models.feed_forward import FeedForwardNetwork, FeedForwardSettings
 from .models.network import LagrangianNetwork, LagrangianNetworkSettings
+from .models.residual import ResidualModel
 from .models.trust import Domain, TrustedModel, bare, trusted
 
 FORMAT = "delan-model"
@@ -40,23 +41,16 @@ KINDS: dict[str, tuple[type, type]] = {
     "feed_forward_network": (FeedForwardNetwork, FeedForwardSettings),
 }
 
+RESIDUAL = "residual"
+"""The kind of a model of one of these kinds, under `known`, and a network beside it."""
+
 
 def save(model: InverseDynamics, path: str | Path, *, provenance: Mapping[str, Any] | None = None) -> None:
     """Write a learned model to one file, with whatever is known of its making (`FitResult.provenance`)."""
     whole, model = model, bare(model)
-    rigid = model.rigid if isinstance(model, ActuatedModel) else model
-    kind = next((name for name, (model_type, _) in KINDS.items() if type(rigid) is model_type), None)
-    if kind is None:
-        raise ModelError(
-            f"cannot save a {type(rigid).__name__}; can save: {', '.join(t.__name__ for t, _ in KINDS.values())}"
-        )
-    assert isinstance(rigid, LagrangianNetwork | LagrangianChain | FeedForwardNetwork)
     header = {
-        "kind": kind,
-        "architecture": dataclasses.asdict(rigid.settings),
-        "actuator": dataclasses.asdict(model.actuator.settings) if isinstance(model, ActuatedModel) else None,
+        **_described(model),
         "joints": {"names": model.joints.names, "kinds": model.joints.kinds},
-        "normalisation": None if isinstance(rigid, LagrangianChain) else _numbers(rigid.normalisation),
         "units": UNITS,
         "versions": {name: version(name) for name in ("delan", "jax", "equinox")},
         **(provenance or {}),
@@ -69,19 +63,49 @@ def save(model: InverseDynamics, path: str | Path, *, provenance: Mapping[str, A
     write_arrays(path, arrays, FORMAT, header)
 
 
+def _described(model: Any) -> dict[str, Any]:
+    """What a model is but for its numbers; one with a residual is told as its arm and the network beside it."""
+    if isinstance(model, ResidualModel):
+        arm = _described(model.known)
+        normalisation = _numbers(model.rest.normalisation)
+        told = {"residual": dataclasses.asdict(model.rest.settings), "normalisation": normalisation}
+        return {**arm, "kind": RESIDUAL, "known": arm["kind"], **told}
+    rigid = model.rigid if isinstance(model, ActuatedModel) else model
+    kind = next((name for name, (model_type, _) in KINDS.items() if type(rigid) is model_type), None)
+    if kind is None:
+        raise ModelError(
+            f"cannot save a {type(rigid).__name__}; can save: {', '.join(t.__name__ for t, _ in KINDS.values())}"
+        )
+    assert isinstance(rigid, LagrangianNetwork | LagrangianChain | FeedForwardNetwork)
+    return {
+        "kind": kind,
+        "architecture": dataclasses.asdict(rigid.settings),
+        "actuator": dataclasses.asdict(model.actuator.settings) if isinstance(model, ActuatedModel) else None,
+        "normalisation": None if isinstance(rigid, LagrangianChain) else _numbers(rigid.normalisation),
+    }
+
+
+def _blueprint(header: Mapping[str, Any]) -> Blueprint:
+    """The shape that a header promises."""
+    with_residual = header["kind"] == RESIDUAL
+    kind = header["known"] if with_residual else header["kind"]
+    residual = FeedForwardSettings(**header["residual"]) if with_residual else None
+    joints = Joints(tuple(header["joints"]["names"]), tuple(header["joints"]["kinds"]))
+    settings = KINDS[kind][1](**_with_tuples(_older(kind) | header["architecture"]))
+    for one in (settings, residual):
+        if getattr(one, "width", 0) > 100_000 or getattr(one, "depth", 0) > 1_000:
+            raise ModelError("it asks for an impossibly large network")
+    return Blueprint(joints, settings, _actuator_settings(header.get("actuator")), residual)
+
+
 def load(path: str | Path) -> InverseDynamics:
     """Read a model that `save` wrote."""
     arrays, header = read_arrays(path, FORMAT)
     try:
-        _, settings_type = KINDS[header["kind"]]
-        joints = Joints(tuple(header["joints"]["names"]), tuple(header["joints"]["kinds"]))
-        settings = settings_type(**_with_tuples(_older(header["kind"]) | header["architecture"]))
-        if getattr(settings, "width", 0) > 100_000 or getattr(settings, "depth", 0) > 1_000:
-            raise ModelFileError(str(path), "its header asks for an impossibly large network; the file is damaged")
         # The shapes alone, no memory: what the header promises is compared with what the file holds.
-        actuator = _actuator_settings(header.get("actuator"))
-        shape = Blueprint(joints, settings, actuator).shape
-        trust = None if header.get("trust") is None else _trust_shapes(header["trust"], shape, joints.dof)
+        blueprint = _blueprint(header)
+        shape = blueprint.shape
+        trust = None if header.get("trust") is None else _trust_shapes(header["trust"], shape, blueprint.joints.dof)
     except (KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ModelFileError(
             str(path), f"its header is damaged ({type(error).__name__}: {error}); save it anew"

@@ -89,7 +89,7 @@ def _blocks(model: Any, xp: Any) -> Iterator[Block]:
     else:
         raise ModelError(
             f"a {type(model).__name__} cannot be written as C code; give a chain, a network or a feed-forward network, "
-            "with or without its actuator and its trust"
+            "with or without its actuator and its trust (of a model with a residual, its `known` is one)"
         )
 
 

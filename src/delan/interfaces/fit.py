@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import typer
@@ -13,6 +13,7 @@ from ..data.log_options import LogOptions
 from ..data.logs import read_log
 from ..data.preparation import PreparationSettings, prepare
 from ..errors import ModelFileError, SettingsError
+from ..joints import Joints, Recording
 from ..learning.evaluate import evaluate
 from .fit_request import FitRequest, require_readable
 from .fit_telling import doubt, tell_excerpt
@@ -43,7 +44,7 @@ def run_evaluate(model: Path, logs: Sequence[Path], log_options: LogOptions, *, 
     """Score a model file on logs, prepared as those were that it was learned from."""
     began = time.perf_counter()
     learned = storage.load(model)
-    recording = read_log(list(logs), log_options)
+    recording = with_kinds_of(learned.joints, read_log(list(logs), log_options))
     tell_excerpt(recording, name_of(logs))
     how = PreparationSettings() if recording.qdd is not None else preparation_of_file(model)
     scores = evaluate(learned, prepare(recording, how))
@@ -52,6 +53,13 @@ def run_evaluate(model: Path, logs: Sequence[Path], log_options: LogOptions, *, 
     else:
         show_scores({model.name: scores}, name_of(logs))
     doubt(scores.torque.nmse_mean)
+
+
+def with_kinds_of(joints: Joints, recording: Recording) -> Recording:
+    """The recording with joints that slide or turn as the model's do, in its order, if the log says nothing of it: all
+    joints of such a log count as revolute."""
+    silent = set(recording.joints.kinds) == {"revolute"} and recording.joints.dof == joints.dof
+    return replace(recording, joints=replace(recording.joints, kinds=joints.kinds)) if silent else recording
 
 
 def preparation_of_file(model: Path) -> PreparationSettings:

@@ -22,6 +22,7 @@ STEPS = {
     "chain": "training the chain",
     "delan": "training the DeLaN network",
     "feedforward": "training the feed-forward network",
+    "residual": "training a network on what the URDF's arm leaves over",
 }
 Watcher = Callable[[Progress], None] | None
 

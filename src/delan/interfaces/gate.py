@@ -19,7 +19,7 @@ from ..deploy.gate import Certificate, GateSettings, examine
 from ..deploy.limits import limits_of_urdf, read_limits
 from ..errors import SettingsError
 from ..models.trust import bare
-from .fit import preparation_of_file
+from .fit import preparation_of_file, with_kinds_of
 from .fit_telling import tell_excerpt
 from .log_options import name_of
 
@@ -40,7 +40,7 @@ def run_gate(
         learned = storage.load(model)
     joints = bare(learned).joints
     robot = read_limits(limits, joints) if limits is not None else limits_of_urdf(_there(urdf), joints)
-    recording = read_log(list(logs), log_options)
+    recording = with_kinds_of(joints, read_log(list(logs), log_options))
     tell_excerpt(recording, name_of(logs))
     how = PreparationSettings() if recording.qdd is not None else preparation_of_file(model)
     found = examine(learned, robot, prepare(recording, how), GateSettings())

@@ -14,6 +14,7 @@ from ..errors import SettingsError
 from ..joints import Dataset
 from ..models.actuator import ActuatorSettings
 from ..models.blueprint import LearnedModel
+from ..models.trust import TrustedModel
 from .contest import Contender, Entry, identified
 from .fit import FitResult, Friction, checked
 from .fit import fit as fit_one
@@ -34,7 +35,7 @@ def fit(
     *,
     friction: Friction | Literal["usual"] = "usual",
     urdf: str | Path | None = None,
-    start: LearnedModel | None = None,
+    start: LearnedModel | TrustedModel | None = None,
     anchor: float = 0.0,
     key: PRNGKeyArray | None = None,
     seeds: int = 1,

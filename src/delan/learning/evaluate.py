@@ -17,6 +17,7 @@ from ..mechanics.friction import stop
 from ..mechanics.integration import rollout
 from ..models.actuator import ActuatedModel, Actuator
 from ..models.dynamics import DynamicsModel, InverseDynamics, require_same_joints
+from ..models.residual import ResidualModel
 from ..models.rigid_body import RigidBody
 from ..models.trust import bare
 
@@ -128,6 +129,7 @@ def evaluate(model: InverseDynamics, dataset: Dataset, *, rollouts: bool = True)
 def memory_of(model: InverseDynamics, dataset: Dataset) -> np.ndarray | None:
     """What the stop operators in a model's friction remember at every sample; None for a model without."""
     model = bare(model)
+    model = model.known if isinstance(model, ResidualModel) else model
     if isinstance(model, ActuatedModel):
         return remembered(model.actuator, dataset)
     return remembered(model.friction, dataset) if isinstance(model, RigidBody) and model.friction else None

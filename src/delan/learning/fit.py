@@ -24,6 +24,7 @@ from ..models.actuator import ActuatedModel, ActuatorSettings
 from ..models.blueprint import LearnedModel
 from ..models.chain import LagrangianChain, LagrangianChainSettings
 from ..models.dynamics import DynamicsModel, InverseDynamics
+from ..models.trust import TrustedModel, bare
 from .evaluate import Scores, evaluate
 from .misfit import Misfit, diagnose
 from .objective import Anchor
@@ -107,7 +108,7 @@ def fit(
     settings: FitSettings | None = None,
     *,
     friction: Friction = None,
-    start: LearnedModel | None = None,
+    start: LearnedModel | TrustedModel | None = None,
     anchor: float = 0.0,
     key: PRNGKeyArray | None = None,
     seeds: int = 1,
@@ -152,7 +153,7 @@ def _fit_one(
     resume: bool,
     stop: threading.Event | None,
     shared_split: PRNGKeyArray | None = None,
-    start: LearnedModel | None = None,
+    start: LearnedModel | TrustedModel | None = None,
     anchor: float = 0.0,
 ) -> FitResult:
     split_key, model_key, train_key = jax.random.split(key, 3)
@@ -216,8 +217,9 @@ def score(model: Any, dataset: Dataset, settings: FitSettings) -> Scores:
     return evaluate(model, dataset, rollouts=False)
 
 
-def _begun(start: LearnedModel, fresh: LearnedModel) -> LearnedModel:
+def _begun(start: LearnedModel | TrustedModel, fresh: LearnedModel) -> LearnedModel:
     """The model to go on from, in the precision of a fresh one, with the fresh one's friction where it is another."""
+    start = bare(start)
     links: Any = start.rigid if isinstance(start, ActuatedModel) else start
     wanted = fresh.rigid if isinstance(fresh, ActuatedModel) else fresh
     if type(links) is not type(wanted):

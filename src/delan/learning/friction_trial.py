@@ -71,18 +71,19 @@ class _View:
     window: Float[np.ndarray, "rows points"] | None
     qd: Float[np.ndarray, "moments dof"]
     rigid: Float[np.ndarray, "rows dof"]
-    error: np.ndarray
-    slope: np.ndarray
+    error: Float[np.ndarray, "rows dof"]
+    slope: Float[np.ndarray, "rows dof weights"]
 
     @classmethod
     def of(cls, model: ActuatedModel, dataset: Dataset, data: Data, count: int, std: np.ndarray) -> "_View":
         rows = np.unique(np.linspace(0, len(data) - 1, count).astype(int))
         part = data.rows(rows)
         rigid = np.asarray(_torques(model.rigid, part))
-        error = ((np.asarray(part.tau) - rigid) / std).ravel()
+        error = (np.asarray(part.tau) - rigid) / std
         weights, _ = ravel_pytree(trainable(model.rigid)[0])
-        gives = weights.size <= MOST_WEIGHTS
-        slope = rigid_slope(model.rigid, part, std) if gives else np.zeros((error.size, 0))
+        slope = np.zeros((*error.shape, 0))
+        if weights.size <= MOST_WEIGHTS:
+            slope = rigid_slope(model.rigid, part, std).reshape(*error.shape, -1)
         window = np.asarray(part.window) if isinstance(part, Windows) else None
         return cls(dataset, rows, window, np.asarray(part.qd).reshape(-1, len(std)), rigid, error, slope)
 
@@ -103,12 +104,29 @@ class _View:
         return np.einsum("rm,rm...->r...", self.window, values.reshape(*self.window.shape, *values.shape[1:]))
 
 
-class _Block(NamedTuple):
-    """Columns of friction, their products with the slopes over each part, how the rigid part gives way to them when a
-    part is left out, and which weights are bounded."""
+class _Columns(NamedTuple):
+    """Columns joint by joint, for a motor acts on one joint or two: at each joint those that act there, and which of
+    the `total` columns they are."""
 
-    columns: np.ndarray
+    at: dict[int, Float[np.ndarray, "rows some"]]
+    places: dict[int, np.ndarray]
+    total: int
+
+    @classmethod
+    def dense(cls, rows: Float[np.ndarray, "rows dof total"]) -> "_Columns":
+        """Columns that act on every joint."""
+        joints, total = range(rows.shape[1]), rows.shape[2]
+        at = {joint: np.ascontiguousarray(rows[:, joint]) for joint in joints}
+        return cls(at, {joint: np.arange(total) for joint in joints}, total)
+
+
+class _Block(NamedTuple):
+    """Columns of friction, their products with the slopes over each part and over all others, how the rigid part gives
+    way to them when a part is left out, and which weights are bounded."""
+
+    columns: _Columns
     slopes: np.ndarray
+    others: np.ndarray
     change: np.ndarray
     bounded: np.ndarray
 
@@ -128,7 +146,7 @@ class FrictionTrial:
     views: tuple[_View, ...]
     std: np.ndarray
     parts: tuple[slice, ...]
-    slope: np.ndarray
+    slope: _Columns
     slopes: np.ndarray
     blocks: dict[Key, _Block] = field(default_factory=dict)
     products: dict[tuple[Key, Key], _Products] = field(default_factory=dict)
@@ -144,13 +162,23 @@ class FrictionTrial:
         counts = np.ceil(sizes * min(1.0, (WINDOWS if windows else ROWS) / sizes.sum())).astype(int).tolist()
         views = tuple(_View.of(model, *one, std) for one in zip(datasets, data, counts, strict=True))
         rows = sum(len(view.rows) for view in views)
-        bounds = np.linspace(0, rows, min(PARTS, rows) + 1).astype(int) * len(std)
-        parts = tuple(slice(*pair) for pair in pairwise(bounds))
-        slope = np.concatenate([view.slope for view in views])
+        parts = tuple(slice(*pair) for pair in pairwise(np.linspace(0, rows, min(PARTS, rows) + 1).astype(int)))
+        slope = _Columns.dense(np.concatenate([view.slope for view in views]))
         trial = cls(model.actuator, views, std, parts, slope, _by_part(slope, slope, parts))
-        left_over = np.concatenate([view.error for view in views])[:, None]
+        left_over = _Columns.dense(np.concatenate([view.error for view in views])[..., None])
         trial.blocks[LEFT_OVER] = trial._given_way(left_over, np.zeros(1, dtype=bool))
         return trial
+
+    def settle(self, settings: ActuatorSettings) -> None:
+        """Forget the columns of other terms than these, which no further candidate will have."""
+
+        def lasts(key: Key) -> bool:
+            return key is None or key[0] == settings.terms
+
+        for key in [key for key in self.blocks if not lasts(key)]:
+            del self.blocks[key]
+        for keys in [keys for keys in self.products if not all(map(lasts, keys))]:
+            del self.products[keys]
 
     def errors(self, settings: ActuatorSettings) -> Float[np.ndarray, " parts"]:
         """The error (nMSE, in units of the training torque) on each part that a head of this kind would leave, its
@@ -165,16 +193,22 @@ class FrictionTrial:
         mixed = np.concatenate([p.unseen for p in against], axis=1)[..., 0]
         alone = self._product(LEFT_OVER, LEFT_OVER).unseen[:, 0, 0]
         left = alone - 2 * (weights * mixed).sum(axis=1) + np.einsum("pi,pij,pj->p", weights, square, weights)
-        return np.maximum(left, 0.0) / np.array([part.stop - part.start for part in self.parts])
+        return np.maximum(left, 0.0) / np.array([len(self.std) * (part.stop - part.start) for part in self.parts])
 
-    def _given_way(self, columns: np.ndarray, bounded: np.ndarray) -> _Block:
+    def _given_way(self, columns: _Columns, bounded: np.ndarray) -> _Block:
         slopes = _by_part(self.slope, columns, self.parts)
-        return _Block(columns, slopes, self.inverse @ _others(slopes), bounded)
+        others = _others(slopes)
+        return _Block(columns, slopes, others, self.inverse @ others, bounded)
+
+    @cached_property
+    def curvature(self) -> Float[np.ndarray, "parts weights weights"]:
+        """Of the rigid part over all parts but one."""
+        return _others(self.slopes)
 
     @cached_property
     def inverse(self) -> Float[np.ndarray, "parts weights weights"]:
         """Of the damped curvature of the rigid part over all parts but one, for there are many columns."""
-        curvature = _others(self.slopes)
+        curvature = self.curvature
         size = np.diagonal(curvature, axis1=1, axis2=2)
         damping = GIVE * np.maximum(size, 1e-12 * size.max(axis=1, keepdims=True, initial=0.0))
         return np.linalg.inv(curvature + damping[:, :, None] * np.eye(size.shape[1]))
@@ -187,7 +221,7 @@ class FrictionTrial:
             one, other = self._block(a), self._block(b)
             raw = _by_part(one.columns, other.columns, self.parts)
             self.products[a, b] = _Products(
-                _left(_others(raw), _others(self.slopes), one, other, _others(one.slopes), _others(other.slopes)),
+                _left(_others(raw), self.curvature, one, other, one.others, other.others),
                 _left(raw, self.slopes, one, other, one.slopes, other.slopes),
             )
         return self.products[a, b]
@@ -201,9 +235,10 @@ class FrictionTrial:
             head = _reshaped(self.actuator, settings)
             n = head.joints.dof
             motors = slice(0, n) if pair is None else slice(n, n + 1)
-            columns = [_columns(head, view, self.std, motors, self._memory(head, view, pair)) for view in self.views]
+            parts = [_columns(head, view, self.std, pair, self._memory(head, view, pair)) for view in self.views]
+            at = {joint: np.concatenate([part.at[joint] for part in parts]) for joint in parts[0].at}
             bounded = np.array(head.weights.bounded, dtype=bool).reshape(len(head.columns), -1)[:, motors]
-            self.blocks[key] = self._given_way(np.concatenate(columns), bounded.ravel())
+            self.blocks[key] = self._given_way(parts[0]._replace(at=at), bounded.ravel())
         return self.blocks[key]
 
     def _memory(self, head: Actuator, view: _View, pair: MotorPair | None) -> np.ndarray | None:
@@ -233,9 +268,15 @@ _torques = eqx.filter_jit(jax.vmap(torque, in_axes=(None, 0)))
 _solve = jax.jit(jax.vmap(solve_bounded, in_axes=(0, 0, None)))
 
 
-def _by_part(a: np.ndarray, b: np.ndarray, parts: tuple[slice, ...]) -> Float[np.ndarray, "parts a b"]:
-    """The products of columns over each part."""
-    return np.stack([a[part].T @ b[part] for part in parts])
+def _by_part(a: _Columns, b: _Columns, parts: tuple[slice, ...]) -> Float[np.ndarray, "parts a b"]:
+    """The products of columns over each part, from the joints where both act."""
+    products = np.zeros((len(parts), a.total, b.total))
+    for joint in sorted(a.at.keys() & b.at.keys()):
+        one, other = a.at[joint], b.at[joint]
+        place = np.ix_(a.places[joint], b.places[joint])
+        for product, part in zip(products, parts, strict=True):
+            product[place] += one[part].T @ other[part]
+    return products
 
 
 def _others(parts: Float[np.ndarray, "parts ..."]) -> Float[np.ndarray, "parts ..."]:
@@ -262,15 +303,21 @@ def _reshaped(actuator: Actuator, settings: ActuatorSettings) -> Actuator:
 
 
 def _columns(
-    head: Actuator, view: _View, std: np.ndarray, motors: slice, memory: np.ndarray | None
-) -> Float[np.ndarray, "rows weights"]:
-    """The torque that a unit of each weight of these motors makes."""
-    curves = np.asarray(head.features(view.qd, memory))  # moments, columns, motors
-    made = view.mean(curves)[..., None] * head.transmission[None, None]  # rows, columns, motors, dof
+    head: Actuator, view: _View, std: np.ndarray, pair: MotorPair | None, memory: np.ndarray | None
+) -> _Columns:
+    """The torque that a unit of each weight makes: of the joints' own motors, which act there alone, or of a pair."""
+    dof, terms = head.joints.dof, len(head.columns)
+    curves = view.mean(np.asarray(head.features(view.qd, memory)))  # rows, terms, motors
+    if pair is not None:
+        at = {
+            joint: curves[..., dof] * (turn / std[joint])
+            for joint, turn in ((pair.first, 1.0), (pair.second, pair.ratio))
+        }
+        return _Columns(at, {joint: np.arange(terms) for joint in at}, terms)
     if "load" in head.settings.terms:
         assert view.window is None  # a window's mean torque is no load of a moment
-        step = np.tanh(view.qd / np.exp(head.log_width[: head.joints.dof]))
-        own = np.abs(view.rigid) * step
-        made[:, head.columns.index("load"), : head.joints.dof] += own[:, :, None] * np.eye(head.joints.dof)
-    made = np.moveaxis(made[:, :, motors], 3, 1) / std[:, None, None]
-    return made.reshape(made.shape[0] * made.shape[1], -1)
+        step = np.tanh(view.qd / np.exp(head.log_width[:dof]))
+        curves = np.array(curves)
+        curves[:, head.columns.index("load")] += np.abs(view.rigid) * step
+    at = {joint: curves[..., joint] / std[joint] for joint in range(dof)}
+    return _Columns(at, {joint: dof * np.arange(terms) + joint for joint in at}, dof * terms)

@@ -15,6 +15,7 @@ from ..models.actuator import ActuatedModel
 from ..models.gauge import with_third_column
 from ..models.geometry import PARALLEL, LearnedArm, Matrix, Point, learned_arm, to_rigid_body
 from ..models.rigid_body import LINK_PARAMETERS, RigidBody
+from ..models.trust import bare
 from .regression import Identifiable, Span, triangle
 
 STATES, SPEED, PUSH = 300, 2.0, 5.0
@@ -68,6 +69,7 @@ def told_links(model: Any, *, rmse: Float[np.ndarray, " dof"] | None = None, sam
         model: a chain, alone or under an actuator, whose rotors and offsets then compete with the links.
         rmse: of its torques on motion that it was not fitted to [N m or N]; samples: that it was fitted to.
     """
+    model = bare(model)
     arm, body = learned_arm(model), in_plain_frames(model)
     q, qd, qdd = _states(body)
     owners, values, beside = _motors(model, qdd)
@@ -139,6 +141,7 @@ def in_plain_frames(model: Any) -> RigidBody:
     z is the joint's axis, x the common normal from the axis before it (u × v where the two cross), and the origin the
     point where that normal meets the axis. A first joint has x and origin from the joint after it, or x downwards.
     """
+    model = bare(model)
     chain = model.rigid if isinstance(model, ActuatedModel) else model
     to_rigid_body(chain)  # refuses what is no rigid arm
     arm = learned_arm(chain)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import jax
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from ..joints import Dataset
 from ..models.actuator import ActuatedModel, ActuatorSettings
@@ -40,7 +41,8 @@ def select_friction(
 
     Once `enough` says so, no further candidate is tried, and a round that was not tried to its end chooses nothing.
     """
-    with jax.enable_x64(True):
+    # On small matrices the threads of a BLAS wait for each other, on a busy machine longer than the work itself takes.
+    with jax.enable_x64(True), threadpool_limits(1, user_api="blas"):
         trial = FrictionTrial.of(model, training, validation, windows=windows)
         chosen = model.actuator.settings
         errors = trial.errors(chosen)
@@ -58,6 +60,7 @@ def select_friction(
             if not kept:
                 break
             chosen, errors = candidate, best
+            trial.settle(chosen)
     return chosen, tuple(steps)
 
 

@@ -22,6 +22,7 @@ from ..models.actuator import ActuatedModel
 from ..models.blueprint import LearnedModel
 from ..models.chain import LagrangianChain
 from ..models.dynamics import InverseDynamics, require_same_joints, trainable
+from ..models.residual import ResidualModel
 from ..models.trust import Domain, TrustedModel, apart, bare, trusted
 from . import descent, levenberg_marquardt
 from .descent import DescentSettings
@@ -29,6 +30,7 @@ from .evaluate import memory_of, predict
 from .fit import in_precision
 from .objective import Objective, Scale
 from .planning import SMALL_WEIGHTS, samples
+from .residual import left_over
 
 RESAMPLED, CALIBRATED = 20, 10
 """Runs of rows that fewer trajectories are cut into, to resample them and to calibrate by them."""
@@ -141,6 +143,9 @@ def ensemble(
     """Models of the same kind, each trained on from this one on resampled data; their arrays are stacked."""
     settings, model = settings or TrustSettings(), _learned(model)
     require_same_joints(model.joints, training)
+    if isinstance(model, ResidualModel):  # what is known is not doubted; the band holds its errors as well
+        rests = ensemble(model.rest, left_over(model.known, training), settings, key=key)
+        return ResidualModel(_repeated(model.known, settings.members), rests)
     links = model.rigid if isinstance(model, ActuatedModel) else model
     few = ravel_pytree(trainable(model)[0])[0].size <= SMALL_WEIGHTS
     method = _by_marquardt if few or isinstance(links, LagrangianChain) else _by_descent
@@ -151,6 +156,10 @@ def ensemble(
             "lower it in TrustSettings.descent"
         )
     return jax.tree.map(lambda *leaves: jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0], *members)
+
+
+def _repeated(model: Any, count: int) -> Any:
+    return jax.tree.map(lambda leaf: jnp.stack([leaf] * count) if eqx.is_array(leaf) else leaf, model)
 
 
 def _learned(model: InverseDynamics) -> LearnedModel:

@@ -1,6 +1,6 @@
 """What a learned model is but for its numbers: enough to build it anew, and to send the numbers alone."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,21 +16,37 @@ from .chain import LagrangianChain, LagrangianChainSettings
 from .dynamics import Normalisation
 from .feed_forward import FeedForwardNetwork, FeedForwardSettings
 from .network import LagrangianNetwork, LagrangianNetworkSettings
+from .residual import ResidualModel
 
 Architecture = LagrangianNetworkSettings | LagrangianChainSettings | FeedForwardSettings
-LearnedModel = LagrangianNetwork | LagrangianChain | FeedForwardNetwork | ActuatedModel
+LearnedModel = LagrangianNetwork | LagrangianChain | FeedForwardNetwork | ActuatedModel | ResidualModel
 
 
 @dataclass(frozen=True)
 class Blueprint:
-    """The joints, the shape of the model and the terms of its friction: plain values, fit to cross processes."""
+    """The joints, the shape of the model, the terms of its friction and the network for what these leave over: plain
+    values, fit to cross processes."""
 
     joints: Joints
     network: Architecture
     actuator: ActuatorSettings | None = None
+    residual: FeedForwardSettings | None = None
+
+    @classmethod
+    def of(cls, model: Any) -> "Blueprint":
+        """That of a learned model."""
+        known: Any = model.known if isinstance(model, ResidualModel) else model
+        residual = model.rest.settings if isinstance(model, ResidualModel) else None
+        if isinstance(known, ActuatedModel):
+            rigid: Any = known.rigid
+            return cls(model.joints, rigid.settings, known.actuator.settings, residual)
+        return cls(model.joints, known.settings, None, residual)
 
     def build(self, normalisation: Normalisation | None = None, *, key: PRNGKeyArray) -> LearnedModel:
         """A model with random weights, in the units of the data that the normalisation is of."""
+        if self.residual is not None:
+            known: Any = replace(self, residual=None).build(normalisation, key=key)
+            return ResidualModel(known, FeedForwardNetwork(self.joints, self.residual, normalisation, key=key))
         if isinstance(self.network, FeedForwardSettings):
             if self.actuator is not None:
                 raise ModelError("a feed-forward network learns friction with all the rest; it takes no actuator")

@@ -19,7 +19,7 @@ from ..deploy.compiled import CompiledModel
 from ..deploy.layout import Numbers as CodeNumbers
 from ..errors import CompilerError, ModelError, SettingsError
 from ..joints import Joints, JointTarget
-from ..models.actuator import ActuatedModel, Actuator, ActuatorState, Memory
+from ..models.actuator import Actuator, ActuatorState, Memory
 from ..models.blueprint import Blueprint
 from ..models.dynamics import InverseDynamics
 from ..models.rigid_body import RigidBody
@@ -123,9 +123,7 @@ class Compiled:
     def of(cls, model: Any) -> "Compiled":
         """A learned model as it is, without its ensemble if it has one."""
         model = bare(model)
-        actuator = model.actuator.settings if isinstance(model, ActuatedModel) else None
-        rigid: Any = model.rigid if isinstance(model, ActuatedModel) else model
-        blueprint = Blueprint(model.joints, rigid.settings, actuator)
+        blueprint = Blueprint.of(model)
         with jax.enable_x64(True):
             return cls(blueprint, blueprint.pack(jax.tree.map(jnp.asarray, model)))
 
@@ -175,7 +173,7 @@ class Compiled:
         if self._motors is None:
             try:
                 self._code = CompiledModel(self.blueprint.build(key=jax.random.key(0)))
-            except (CompilerError, SettingsError) as error:
+            except (CompilerError, ModelError, SettingsError) as error:
                 why = str(error)
         with jax.enable_x64(True):
             if self._code is not None:

@@ -19,6 +19,7 @@ NAMES = {
     "delan": "DeLaN network",
     "feedforward": "feed-forward network",
     "identified": "identified URDF",
+    "residual": "URDF with a residual network",
     "constant": "constant torque",
 }
 """What the models that take part are called."""
@@ -112,6 +113,8 @@ def _doubts(report: LogReport, best: Entry, error: float, others: list[str]) -> 
         yield f"{100 * error:.0f} % of the torque's variance is not explained"
     if best.name == "feedforward":
         yield "the feed-forward network knows no mechanics and goes wrong outside of the recorded motion"
+    if best.name == "residual":
+        yield "its network knows no mechanics: it may give energy, and goes wrong outside of the recorded motion"
     if report.test_scores and others:
         first = min(others, key=report.nmse)
         if report.nmse(first) < BETTER * error:
