@@ -119,6 +119,7 @@ def shown_to_nobody_else(page: Any) -> None:
     assert hosts == {"127.0.0.1"}
 
 
+@pytest.mark.slow  # ten tabs drawn without a graphics card take minutes
 def test_a_run_is_watched_steered_and_stopped(browser, environment, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     with serving(environment, "two-link", "--letters", "a,m") as (server, url):
