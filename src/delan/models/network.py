@@ -118,7 +118,7 @@ class LagrangianNetwork(eqx.Module):
         at = np.ravel_multi_index(np.tril_indices(n, -1), (n, n))
         weight = jnp.zeros_like(self.lower.weight, shape=(n * n, self.settings.width)).at[at].set(self.lower.weight)
         bias = jnp.zeros_like(self.lower.weight, shape=(n * n,)).at[at].set(self.lower.bias)
-        lower = (weight @ hidden + bias).reshape(n, n)
+        lower = (hidden @ weight.T + bias).reshape(n, n)
         diagonal = POSITIVE[self.settings.diagonal](self.diagonal(hidden)) + self.settings.offset
         return self._inertia_scale()[:, None] * (lower + jnp.eye(n, dtype=diagonal.dtype) * diagonal[:, None])
 
