@@ -24,7 +24,7 @@ from playwright.sync_api import sync_playwright
 
 from delan.experiments.live_run import LiveSettings
 from delan.realtime.live import MODES, PHASES, Audience
-from delan.view.live import begin_run, find_run
+from delan.view.runs import find, tell, wake
 from tests.test_browser import DRAWN_BY_SOFTWARE, chromium_path
 
 from .results import write_results
@@ -60,8 +60,9 @@ def chromium() -> Iterator[Any]:
 @contextmanager
 def run(**settings: Any) -> Iterator[Audience]:
     """A run that has been started."""
-    process = begin_run(asdict(LiveSettings(**settings)))
-    address = find_run(process, threading.Event())
+    process = wake()
+    tell(process, asdict(LiveSettings(**settings)))
+    address = find(process, threading.Event())
     assert address is not None
     audience = Audience(address)
     audience.order(mode=MODES.index("run"))

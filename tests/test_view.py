@@ -14,7 +14,7 @@ from delan.models.rigid_body import RigidBody
 from delan.report.clip import ClipSettings, Take, pictures, write_clip
 from delan.robots.arms import ARMS
 from delan.robots.two_link import TWO_LINK
-from delan.view.curves import grid, most, rate, shown, swaps, tracking_error
+from delan.view.curves import grid, known, most, rate, shown, swaps, tracking_error
 from delan.view.door import Door, is_loopback, require_token
 from delan.view.parts import learned_dissector, rigid_dissector
 from delan.view.sources import ReplaySource
@@ -81,6 +81,14 @@ def test_curves_show_the_last_seconds():
     nothing = grid(columns_of([]))
     assert not nothing.there.any()
     assert np.isnan(shown(np.zeros(0), nothing)).all()
+
+
+def test_an_axis_gets_no_moment_without_a_value():
+    t, nan = np.arange(4.0), np.nan
+    moments, first, second = known(t, np.array([nan, 1.0, 2.0, 3.0]), np.array([nan, nan, 5.0, 6.0]))
+    assert (moments.tolist(), first.tolist(), second.tolist()) == ([2, 3], [2, 3], [5, 6])
+    nothing = known(t, np.full(4, nan))
+    assert len(nothing[0]) == 4
 
 
 def test_a_rare_late_period_is_seen():

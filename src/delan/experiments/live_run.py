@@ -94,7 +94,10 @@ def begin(settings: LiveSettings) -> tuple[Broadcast, Address]:
 
 def main() -> None:
     """Run by the settings on stdin, and leave the address where it can be found."""
-    given = json.loads(sys.stdin.read())
+    told = sys.stdin.read()
+    if not told:
+        return  # the page could not be opened
+    given = json.loads(told)
     settings = LiveSettings(**{**given, "models": tuple(given["models"])})
     broadcast, address = begin(settings)
     path = address_folder() / f"{os.getpid()}.json"

@@ -56,9 +56,8 @@ def run_view(request: ViewRequest) -> None:
     going_on = _found_running() if request.source == RUNNING else []
     if request.reference == "letters" and request.source in ROBOTS[1:]:
         raise SettingsError(f"letters are not for {request.source}; use cosines for it")
-    runs: list[Any] = []
     with _until_told(stop), ExitStack() as ending:
-        ending.callback(_end, runs)
+        runs = [] if recording is not None or going_on else _woken(request, ending)
         leave_core(LOOP_CORE)  # the page and all its threads; the runs know their own cores
         server = open_server(request.host, request.port, request.token)
         ending.callback(server.stop)
@@ -67,8 +66,8 @@ def run_view(request: ViewRequest) -> None:
         sys.stdout.flush()
         if request.browse:
             webbrowser.open(url)
-        if recording is None and not going_on:
-            runs.extend(_begin(request))
+        if runs:
+            _tell(request, runs)
         if recording is not None:
             from ..view.replay import Replay
 
@@ -140,10 +139,21 @@ def _recording(source: str) -> Path | None:
     return path
 
 
-def _begin(request: ViewRequest) -> list[Any]:
-    """Begin one run, or two, each in a process of its own."""
+def _woken(request: ViewRequest, ending: ExitStack) -> list[Any]:
+    """Processes for one run, or two, which wake up while the page does."""
+    from ..view.runs import wake
+
+    runs: list[Any] = []
+    ending.callback(_end, runs)
+    for _ in range(1 if request.compare is None else 2):
+        runs.append(wake())
+    return runs
+
+
+def _tell(request: ViewRequest, runs: list[Any]) -> None:
+    """Tell the runs what to do."""
     from ..experiments.live_run import LiveSettings
-    from ..view.live import begin_run
+    from ..view.runs import tell
 
     settings = LiveSettings(
         robot=request.source,
@@ -156,19 +166,19 @@ def _begin(request: ViewRequest) -> list[Any]:
         core=LOOP_CORE,
         record=None if request.out is None else str((request.out / "recording.run").resolve()),
     )
-    wanted = [settings]
+    tell(runs[0], asdict(settings))
     if request.compare is not None:
         core = 1 if (os.cpu_count() or 1) > 1 else 0
         beside = replace(settings, model=request.compare, models=(request.compare,), core=core, record=None)
-        wanted.append(beside)
-    return [begin_run(asdict(one)) for one in wanted]
+        tell(runs[1], asdict(beside))
 
 
 def _watch(server: Any, request: ViewRequest, runs: list[Any], going_on: list[Address], stop: threading.Event) -> None:
     from ..experiments.live_run import NAMES
-    from ..view.live import LivePage, find_run
+    from ..view.live import LivePage
+    from ..view.runs import find
 
-    found = (find_run(run, stop) for run in runs)
+    found = (find(run, stop) for run in runs)
     addresses = going_on or [one for one in found if one is not None]
     if stop.is_set():
         return

@@ -20,7 +20,7 @@ from ..errors import DelanError
 from ..learning.online import OnlineLearner, OnlineSettings
 from ..models.blueprint import Blueprint
 from .channels import Latest, Layout, Stream
-from .priority import leave_core
+from .priority import give_way, leave_core
 
 Vector = Float[np.ndarray, " dof"]
 
@@ -156,7 +156,8 @@ class ProcessLearner:
     """Learns in a process beside the loop, off its core; if it dies it is started again, with the weights it had."""
 
     def __init__(self, task: Task, *, loop_core: int | None = None, patient: bool = True):
-        """Off the given core. Not `patient`, `start` does not wait until all is compiled: models come when they can."""
+        """Off the given core. Not `patient`, `start` does not wait until all is compiled: models come when they
+        can, and the learner gives way to ordinary processes, such as the page of those who watch."""
         n = task.blueprint.joints.dof
         self._patient = patient
         self.blueprint, self._task, self._loop_core = task.blueprint, task, loop_core
@@ -248,7 +249,7 @@ class ProcessLearner:
         context = multiprocessing.get_context("spawn")
         resumed = self.restarts > 0
         self._process = context.Process(
-            target=_learn, args=(self._task, names, self._loop_core, os.getpid(), resumed), daemon=True
+            target=_learn, args=(self._task, names, self._loop_core, os.getpid(), resumed, self._patient), daemon=True
         )
         self._process.start()
 
@@ -262,8 +263,12 @@ class ProcessLearner:
         return self._notes.version > 0
 
 
-def _learn(task: Task, names: tuple[str, str, str, str], loop_core: int | None, parent: int, resumed: bool) -> None:
+def _learn(
+    task: Task, names: tuple[str, str, str, str], loop_core: int | None, parent: int, resumed: bool, patient: bool
+) -> None:
     """The life of the process: until its parent ends or ends it."""
+    if not patient:
+        give_way()
     if loop_core is not None:
         leave_core(loop_core)  # before JAX makes its threads
     os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_multi_thread_eigen=false"

@@ -65,6 +65,12 @@ def keep_to(core: int) -> Granted:
     return Granted(False, _bind({core}, problems), tuple(problems))
 
 
+def give_way() -> None:
+    """Let ordinary processes go before the calling one, where the system knows how."""
+    if hasattr(os, "nice"):
+        os.nice(10)
+
+
 def _bind(cores: set[int], problems: list[str]) -> tuple[int, ...]:
     """The cores the calling thread is bound to now; none if that is not granted."""
     if sys.platform != "linux":

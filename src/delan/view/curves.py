@@ -42,6 +42,12 @@ def shown(values: Float[np.ndarray, " time"], at: Grid) -> Curve:
     return np.where(at.there, values[at.rows], np.nan)
 
 
+def known(t: Curve, *lines: Curve) -> tuple[np.ndarray, ...]:
+    """Curves without the moments at which one of them knows nothing: a browser finds no range for an axis among NaN."""
+    there = np.isfinite(lines).all(axis=0)
+    return (t[there], *(line[there] for line in lines)) if there.any() else (t, *lines)
+
+
 def tracking_error(columns: Columns, dt: float) -> Rows:
     """Root mean square of q_des − q over the last moment, at every row and for every joint [rad or m]."""
     error = columns["q_des"] - columns["q"]

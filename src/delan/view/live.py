@@ -1,53 +1,23 @@
 """A run that goes on, on the page: what it does, and buttons that tell it what to do."""
 
-import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Mapping
 from typing import Any
 
 from ..experiments.live_run import NAMES
-from ..realtime.live import MODES, PHASES, Address, WatchError, address_folder, read_address
+from ..realtime.live import MODES, PHASES, Address
 from .controls import Controls
 from .curves import SECONDS
 from .page import Page, at_pace, error_text
 from .parts import Dissection, of_run
 from .sources import LiveSource
 
-START_SECONDS = 60.0
-"""How long a run may take to leave its address [s]."""
 END_SECONDS = 15.0
 """How long it may take to stop the robot and to save [s]."""
 FACTS_PERIOD = 0.25
 PARTS_PERIOD = 0.05
-
-
-def begin_run(settings: Mapping[str, Any]) -> subprocess.Popen:
-    """A run in a process, and in a session, of its own: what ends the page does not end it."""
-    run = subprocess.Popen(
-        [sys.executable, "-m", "delan.experiments.live_run"], stdin=subprocess.PIPE, start_new_session=True
-    )
-    assert run.stdin is not None
-    run.stdin.write(json.dumps(dict(settings)).encode())
-    run.stdin.close()
-    return run
-
-
-def find_run(run: subprocess.Popen, stop: threading.Event) -> Address | None:
-    """The address of a run that was begun; None if one is told to stop before it is there."""
-    path, began = address_folder() / f"{run.pid}.json", time.monotonic()
-    while not path.exists():
-        if run.poll() is not None:
-            raise WatchError(f"the run ended with code {run.returncode} before it could be watched; see above for why")
-        if time.monotonic() - began > START_SECONDS:
-            raise WatchError(f"the run was not there after {START_SECONDS:.0f} s; the machine is too busy")
-        if stop.wait(0.02):
-            return None
-    return read_address(path)
 
 
 class LivePage:

@@ -82,6 +82,9 @@ def _light(server: Any, source: Source, *, two: bool) -> None:
     """Floor, light and where the eye is."""
     scene, planar = server.scene, source.arm.name == "two_link"
     scene.set_up_direction("+z")
+    scene.configure_environment_map(None)  # reflections and shadows cost seconds where no graphics card draws
+    scene.configure_default_lights(cast_shadow=False)
+    scene.add_light_ambient("/light", intensity=2.4)
     middle = SIDE_BY_SIDE.get(source.arm.name, APART) / 2 if two else 0.0
     camera = server.initial_camera
     if planar:

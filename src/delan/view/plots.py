@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..joints import Joints
-from .curves import Grid, grid, most, rate, shown, swaps, tracking_error
+from .curves import Grid, grid, known, most, rate, shown, swaps, tracking_error
 from .sources import Columns
 
 JOINT_COLOURS = ("#0b6e99", "#d9742b", "#3c8d5a", "#8a5fbf", "#c0392b", "#8c7a3d", "#4a5a6a")
@@ -118,11 +118,11 @@ class Plots:
             lines += [np.full(len(at.t), np.nan)] * len(self._names)
         self._error.data = (at.t, *lines, _marks(swaps(columns), at))
         tau, tau_ff = columns["tau"][:, self.joint], columns["tau_ff"][:, self.joint]
-        self._torque.data = (at.t, shown(tau, at), shown(tau_ff, at))
+        self._torque.data = known(at.t, shown(tau, at), shown(tau_ff, at))
         if self._loss is not None and self._rate is not None and self._jitter is not None:
             learner = columns["learner"]
             self._loss.data = (at.t, shown(learner[:, 0], at), shown(learner[:, 1], at))
-            self._rate.data = (at.t, rate(learner[:, 2], columns["t"][:, 0], at))
+            self._rate.data = known(at.t, rate(learner[:, 2], columns["t"][:, 0], at))
             self._jitter.data = (at.t, 1e6 * np.maximum(most(columns["lateness"][:, 0], at), 2e-7))
 
     def anatomy(self, t: np.ndarray, parts: np.ndarray | None, least: np.ndarray | None) -> None:
@@ -133,8 +133,8 @@ class Plots:
         else:
             these = parts[:, :, self.joint]
             above, below = (np.cumsum(half, axis=1)[:, ::-1] for half in (np.maximum(these, 0), np.minimum(these, 0)))
-            self._parts.data = (t, *above.T, *below.T, these.sum(axis=1))
-        self._eigen.data = (t, nothing if least is None else least)
+            self._parts.data = known(t, *above.T, *below.T, these.sum(axis=1))
+        self._eigen.data = known(t, nothing if least is None else least)
 
 
 def _marks(times: np.ndarray, at: Grid) -> np.ndarray:
