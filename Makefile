@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo test test-slow lint bench bench-all clean
+.PHONY: demo test test-slow lint docs bench bench-all clean
 
 demo: $(VENV)/.user
 	$(BIN)/delan demo
@@ -21,6 +21,10 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/pyright
+
+docs: $(VENV)/.docs
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -b html docs docs/_build
+	@echo "open docs/_build/index.html"
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.table $(if $(OFFICIAL),--official $(OFFICIAL))
@@ -41,6 +45,10 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) --editable ".[dev]"
 	touch $@ $(VENV)/.user
 
+$(VENV)/.docs: $(VENV)/.dev
+	$(PIP) --editable ".[docs]"
+	touch $@
+
 # The browser test needs a Chromium: the system's, or one that playwright fetches. Without, it is skipped and says so.
 $(VENV)/.browser: $(VENV)/.dev
 	@command -v chromium chromium-browser google-chrome >/dev/null || timeout 300 $(BIN)/playwright install chromium \
@@ -48,4 +56,4 @@ $(VENV)/.browser: $(VENV)/.dev
 	touch $@
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache demo
+	rm -rf $(VENV) .pytest_cache .ruff_cache demo docs/_build

@@ -47,7 +47,7 @@ class ActuatorSettings:
 
     Attributes:
         terms: armature I q̈, viscous v, coulomb tanh(v/w), asymmetric (Coulomb friction with a size for each way),
-            stribeck tanh(v/w) exp(−(v/v_s)²), a constant offset, load |τ_c| tanh(v/w) with the conservative torque
+            stribeck tanh(v/w) exp(−(v/v_s)²), a constant offset, load abs(τ_c) tanh(v/w) with the conservative torque
             τ_c, and stops, which remember the way: one stop operator s/r for each radius.
         pairs: motors that turn with two joints, beside the one of every joint; they have no offset and no load.
         radii: of the stop operators [rad or m].
