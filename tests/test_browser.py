@@ -6,9 +6,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,7 +20,9 @@ import viser
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 
-from delan.realtime.live import Audience, read_address, running
+from delan.experiments.live_run import LiveSettings
+from delan.realtime.live import MODES, Audience, read_address
+from delan.view.runs import find, tell, wake
 
 from .stand_ins import recorded_letter
 
@@ -83,8 +87,8 @@ def until(what: Callable[[], Any], message: str, patience: float = PATIENCE) -> 
     raise AssertionError(message)
 
 
-def opened(browser: Any, url: str) -> Any:
-    page = browser.new_page(viewport={"width": 1000, "height": 620})
+def opened(browser: Any, url: str, width: int = 900, height: int = 620) -> Any:
+    page = browser.new_page(viewport={"width": width, "height": height})
     page.set_default_timeout(1000 * PATIENCE)
     page.requested = set()
     page.on("request", lambda request: page.requested.add(request.url))
@@ -119,9 +123,7 @@ def shown_to_nobody_else(page: Any) -> None:
     assert hosts == {"127.0.0.1"}
 
 
-@pytest.mark.slow  # ten tabs drawn without a graphics card take minutes
-def test_a_run_is_watched_steered_and_stopped(browser, environment, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+def test_a_run_is_watched_steered_and_stopped(browser, environment):
     with serving(environment, "two-link", "--letters", "a,m") as (server, url):
         page = opened(browser, url)
         choose(page, "Model", "PD alone")
@@ -136,28 +138,41 @@ def test_a_run_is_watched_steered_and_stopped(browser, environment, tmp_path, mo
         choose(page, "Payload", "+ 30 %")
         until(lambda: "30 %" in fact(page, "Payload"), "no payload was added")
         shown_to_nobody_else(page)
-        address = running()[0]
-        audience = Audience(address)
-        moving(audience, "before")
-        tabs = [opened(browser, url) for _ in range(10)]
-        moving(audience, "with ten tabs")
-        for tab in tabs:
-            tab.close()
-        speak_nonsense(url)
-        page.close()
-        moving(audience, "without a tab, after nonsense")
-        assert server.poll() is None
-        server.kill()
-        server.wait()
-        moving(audience, "without a server")
-    stopped_by_another_page(browser, environment, address.pid)
-    audience.close()
+        (address,) = read_left_behind(environment)
+        stopped_by_a_click(page, server, address.pid)
+    assert read_left_behind(environment) == []
 
 
-def moving(audience: Audience, when: str) -> None:
+def test_whoever_watches_cannot_stop_the_loop(browser, environment, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    run = wake()
+    tell(run, asdict(LiveSettings(model="none", models=("none",))))
+    address = find(run, threading.Event())
+    assert address is not None
+    with closing(Audience(address)) as audience:
+        audience.order(mode=MODES.index("run"))
+        moving(audience, "at first", PATIENCE)
+        with serving(environment, "running") as (server, url):
+            tabs = [opened(browser, url, width=240, height=160) for _ in range(10)]
+            moving(audience, "with ten tabs")
+            for tab in tabs:
+                tab.close()
+            speak_nonsense(url)
+            moving(audience, "without a tab, after nonsense")
+            assert server.poll() is None
+            server.kill()
+            server.wait()
+            moving(audience, "without a server")
+    with serving(environment, "running") as (server, url):
+        stopped_by_a_click(opened(browser, url), server, run.pid)
+    assert run.wait(30) == 0
+    assert read_left_behind(environment) == []
+
+
+def moving(audience: Audience, when: str, patience: float = 10.0) -> None:
     """The loop goes on."""
     audience.rows()
-    until(lambda: len(audience.rows()), f"the loop stood still {when}", 10)
+    until(lambda: len(audience.rows()), f"the loop stood still {when}", patience)
 
 
 def speak_nonsense(url: str) -> None:
@@ -170,18 +185,15 @@ def speak_nonsense(url: str) -> None:
                 socket.recv(timeout=1)
 
 
-def stopped_by_another_page(browser: Any, environment: dict[str, str], run: int) -> None:
+def stopped_by_a_click(page: Any, server: subprocess.Popen, run: int) -> None:
+    """Stop on the page ends the run and all its processes; Ctrl-C then ends the page."""
     children = [int(one) for one in Path(f"/proc/{run}/task/{run}/children").read_text().split()]
-    assert children, "no learner was there"
-    with serving(environment, "running") as (server, url):
-        page = opened(browser, url)
-        page.get_by_role("button", name="Stop").click()
-        until(lambda: fact(page, "Status") == "stopped", "it did not stop")
-        until(lambda: not any(alive(pid) for pid in (run, *children)), "processes were left behind", 30)
-        page.close()
-        server.send_signal(signal.SIGINT)
-        assert server.wait(30) == 0
-    assert read_left_behind(environment) == []
+    page.get_by_role("button", name="Stop").click()
+    until(lambda: fact(page, "Status") == "stopped", "it did not stop")
+    until(lambda: not any(alive(pid) for pid in (run, *children)), "processes were left behind", 30)
+    page.close()
+    server.send_signal(signal.SIGINT)
+    assert server.wait(30) == 0
 
 
 def read_left_behind(environment: dict[str, str]) -> list[Any]:
