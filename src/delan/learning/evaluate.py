@@ -23,6 +23,8 @@ from ..models.trust import bare
 
 VALID_ERROR = 0.1
 """A predicted motion is valid while the root mean square over joints of its error stays below this [rad or m]."""
+LEAST_ROWS = 2048
+"""Fewer rows are computed as so many: that takes milliseconds, and a program of its own for them takes a second."""
 ROLLOUT_STEP = 5e-3
 """The step of the integration that predicts a motion, about [s]."""
 
@@ -191,10 +193,8 @@ def predict(model: InverseDynamics, method: str, *columns: Array, memory: np.nda
     if isinstance(model, eqx.Module):
         # Padded to a power of two, so that data of many lengths share a few compiled programs.
         count = len(columns[0])
-        more = max(256, 1 << (count - 1).bit_length()) - count
-        padded = jax.tree.map(
-            lambda column: jnp.pad(column, ((0, more), *[(0, 0)] * (column.ndim - 1)), mode="edge"), (columns, named)
-        )
+        taken = np.minimum(np.arange(max(LEAST_ROWS, 1 << (count - 1).bit_length())), count - 1)
+        padded = jax.tree.map(lambda column: np.asarray(column)[taken], (columns, named))
         return jax.tree.map(lambda result: np.asarray(result)[:count], _predict(model, method, *padded))
     rows = zip(*map(np.asarray, columns), strict=True)
     extra = [{}] * len(columns[0]) if memory is None else [{"memory": one} for one in memory]
