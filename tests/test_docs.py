@@ -1,0 +1,68 @@
+"""What README and documentation say exists: names, commands, options, files."""
+
+import ast
+import re
+import shlex
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import typer.main
+
+import delan
+from delan.interfaces.cli import app
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+COMMANDS = typer.main.get_command(app).commands  # pyright: ignore[reportAttributeAccessIssue]
+page = pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+
+
+def blocks(path: Path, language: str) -> list[str]:
+    """The fenced blocks of a language; of none: those of commands."""
+    fenced = re.findall(r"^```(\S*)[^\n]*\n(.*?)^```$", path.read_text(), re.DOTALL | re.MULTILINE)
+    return [text for name, text in fenced if name == language]
+
+
+def commands(path: Path) -> list[list[str]]:
+    """The words of each `delan …` in blocks of commands."""
+    lines = [line for block in blocks(path, "") for line in block.splitlines()]
+    typed = [shlex.split(line.removeprefix(".venv/bin/"), comments=True) for line in lines if "delan " in line[:16]]
+    return [words for words in typed if words[:1] == ["delan"]]
+
+
+@page
+def test_commands_and_options_exist(path):
+    for words in commands(path):
+        command = COMMANDS[words[1]]
+        known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+        for word in words[2:]:
+            if word.startswith("-") and not word[1:2].isdigit():
+                assert word.split("=")[0] in known, f"`{' '.join(words)}`: {words[1]} has no {word}"
+
+
+@page
+def test_python_uses_names_that_exist(path):
+    for block in blocks(path, "python"):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "delan":
+                assert hasattr(delan, node.attr) or find_spec(f"delan.{node.attr}"), f"delan.{node.attr}"
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("delan"):
+                assert node.module is not None
+                module = __import__(node.module, fromlist=["_"])
+                assert all(hasattr(module, alias.name) for alias in node.names), ast.unparse(node)
+
+
+@page
+def test_files_that_are_pointed_to_exist(path):
+    text = path.read_text()
+    for target in re.findall(r"\]\(([^)#]+)\)", text):
+        if "://" not in target and not target.startswith("_"):
+            assert (path.parent / target).exists(), target
+    for target in re.findall(r"\{doc\}`([^`<]+)`", text):
+        assert (path.parent / f"{target}.md").exists(), target
+
+
+@pytest.mark.parametrize("name", delan.__all__)
+def test_every_public_name_says_what_it_is(name):
+    assert len((getattr(delan, name).__doc__ or "").strip()) > 20
