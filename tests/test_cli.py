@@ -14,10 +14,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
+import delan
 from delan import storage
 from delan.data.letters import LETTERS
 from delan.interfaces.cli import app
 from delan.joints import Dataset, Joints
+from delan.robots.barrett_wam import WAM4
+from delan.robots.mujoco_robot import MujocoRobot
 
 from .members import pendulum
 
@@ -248,6 +251,12 @@ def test_references_are_drawn_and_written(tmp_path):
     with np.load(slow) as one, np.load(fast) as other:
         assert other["t"][-1] == pytest.approx(one["t"][-1] / 2, rel=1e-2)
         np.testing.assert_allclose(other["q"], one["q"][::2][: len(other["q"])], atol=1e-9)
+        engine = MujocoRobot.of(WAM4)
+        for row in (0, len(one["q"]) // 2):
+            expected = engine.inverse_dynamics(one["q"][row], one["qd"][row], one["qdd"][row])
+            np.testing.assert_allclose(one["tau"][row], expected, atol=1e-8)
+    log = delan.read_log(slow)
+    assert log.tau.shape == log.q.shape
 
 
 @pytest.mark.parametrize(

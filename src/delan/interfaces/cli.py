@@ -351,7 +351,12 @@ def references(
     ],
     robot: Annotated[str, typer.Option(help="two-link, wam4 or wam7; letters are for the two-link arm.")] = "two-link",
     plot: Annotated[Path | None, typer.Option(help="Picture to write: png, svg or pdf.")] = None,
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="npz file for the motions: t, q, qd, qdd.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--out", help="npz file for the motions, t, q, qd, qdd, and the torque tau they take: a log to try."
+        ),
+    ] = None,
     speed: Annotated[float, typer.Option(help="So many times faster than usual.", min=0.01, max=100)] = 1.0,
     dt: Annotated[float, typer.Option(help="Sampling period in seconds.", min=1e-5, max=1.0)] = 0.005,
     seed: SeedOption = 0,

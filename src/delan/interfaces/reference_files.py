@@ -43,13 +43,18 @@ def make_motions(
     model = RigidBody.from_urdf(arm.urdf())
 
     def torque(*motion: np.ndarray) -> np.ndarray:
-        return np.stack([model.inverse_dynamics(*row) for row in zip(*motion, strict=True)])
+        return _torque(model, *motion)
 
     def regressor(*motion: np.ndarray) -> np.ndarray:
         return np.concatenate(model.regressor_rows(*motion))
 
     found = excite(arm.limits, dt=dt, key=jax.random.key(seed), torque=torque, regressor=regressor)
     return Motions(arm, (found.trajectory,), written=False)
+
+
+def _torque(model: RigidBody, *motion: np.ndarray) -> np.ndarray:
+    """What the arm needs at each row of a motion [N m or N]."""
+    return np.stack([model.inverse_dynamics(*row) for row in zip(*motion, strict=True)])
 
 
 def write_picture(made: Motions, path: Path) -> None:
@@ -65,12 +70,13 @@ def write_picture(made: Motions, path: Path) -> None:
 
 
 def write_motions(made: Motions, path: Path) -> None:
-    """All motions in one npz file, told apart by `trajectory`, named by `labels`."""
+    """All motions in one npz file, told apart by `trajectory`, named by `labels`; with the torques they take: a log."""
     if path.suffix != ".npz":
         raise SettingsError(f"{path}: motions are written as .npz files")
     arrays: dict[str, Any] = {
         name: np.concatenate([getattr(motion, name) for motion in made.motions]) for name in ("t", "q", "qd", "qdd")
     }
+    arrays["tau"] = _torque(RigidBody.from_urdf(made.arm.urdf()), arrays["q"], arrays["qd"], arrays["qdd"])
     arrays["trajectory"] = np.repeat(np.arange(len(made.motions)), [len(motion.t) for motion in made.motions])
     arrays["labels"] = np.array([motion.label for motion in made.motions])
     arrays["joint_names"] = np.array(made.arm.joints.names)

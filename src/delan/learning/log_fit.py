@@ -108,6 +108,11 @@ class LogFit:
     def best(self) -> Entry:
         return self.entries[0]
 
+    @property
+    def model(self) -> InverseDynamics:
+        """The best model, with its band and its domain where they were computed."""
+        return self.best.model if self.trusted is None else self.trusted
+
     def entry(self, name: str) -> Entry | None:
         return next((entry for entry in self.entries if entry.name == name), None)
 

@@ -96,7 +96,7 @@ def _notices(report: LogReport) -> Iterator[str]:
         yield "The fit was stopped early: these are the best models so far."
     errors = sum(one.severity == "error" for one in report.findings)
     if errors:
-        yield f"The doctor found {plural(errors, 'error')} in the log, told at the end of this page."
+        yield f"`delan check` finds {plural(errors, 'error')} in the log, told at the end of this page."
     if report.chosen.fit is not None:
         for event in report.chosen.fit.events:
             yield event[:1].upper() + event[1:] + "."

@@ -95,9 +95,11 @@ def verdict(report: LogReport) -> str:
     others = [entry.name for entry in report.fit.entries if entry.name not in (best.name, "constant")]
     where = f"on {report.unseen_words}"
     if best.name == "constant" or not error < min(1.0, report.nmse("constant")):
+        beats_constant = error < report.nmse("constant")
+        than = "worse than the mean torque of that motion" if beats_constant else f"no better than {_the('constant')}"
         return (
             f"Do not deploy any of these models: {where} the best of them, {_the(best.name)}, has an nMSE of "
-            f"{error:.2g}, no better than {_the('constant')}. Check units, signs and the order of the joints with "
+            f"{error:.2g}, {than}. Check units, signs and the order of the joints with "
             "`delan check`."
         )
     rivals = [f"{report.nmse(others[0]):.2g} of {_the(others[0])}"] if others else []
