@@ -11,7 +11,8 @@ import delan
 GROUPS = {
     "From a log to samples": ("data", "joints"),
     "Learning and scores": ("learning",),
-    "Models": ("models", "storage"),
+    "Models": ("models", "mechanics", "storage"),
+    "While the robot moves": ("experiments",),
     "Into a controller": ("deploy",),
     "Errors": ("errors",),
 }

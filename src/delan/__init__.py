@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from .errors import ModelFileError as ModelFileError
     from .errors import RobotError as RobotError
     from .errors import SettingsError as SettingsError
+    from .experiments.online import OnlineOutcome as OnlineOutcome
+    from .experiments.online import OnlineRun as OnlineRun
+    from .experiments.online import run_online as run_online
     from .joints import Dataset as Dataset
     from .joints import JointLimits as JointLimits
     from .joints import Joints as Joints
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
     from .learning.log_fit import fit_log as fit_log
     from .learning.objective import Objective as Objective
     from .learning.planning import FitSettings as FitSettings
+    from .mechanics.integration import rollout as rollout
     from .models.actuator import ActuatedModel as ActuatedModel
     from .models.actuator import Actuator as Actuator
     from .models.actuator import ActuatorSettings as ActuatorSettings
@@ -87,6 +91,7 @@ _HOMES = {
         "RobotError",
         "SettingsError",
     ),
+    "experiments.online": ("OnlineOutcome", "OnlineRun", "run_online"),
     "joints": (
         "Dataset",
         "JointLimits",
@@ -106,6 +111,7 @@ _HOMES = {
     "learning.log_fit": ("LogFit", "LogFitSettings", "fit_log"),
     "learning.objective": ("Objective",),
     "learning.planning": ("FitSettings",),
+    "mechanics.integration": ("rollout",),
     "models.actuator": ("ActuatedModel", "Actuator", "ActuatorSettings", "MotorPair"),
     "models.chain": ("LagrangianChain", "LagrangianChainSettings"),
     "models.dynamics": ("DynamicsModel", "InverseDynamics"),

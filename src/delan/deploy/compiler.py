@@ -28,6 +28,18 @@ def find_compiler() -> str | None:
     )
 
 
+def cache_folder() -> Path:
+    """Where compiled models are kept: in the user's cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "delan" / "compiled"
+
+
+@cache
+def version_of(compiler: str) -> str:
+    """The first line of what a compiler says of itself."""
+    said = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False).stdout
+    return said.partition("\n")[0]
+
+
 def library_of(header: str, source: str, name: str) -> ctypes.CDLL:
     """The code of a model as a library of this machine."""
     return ctypes.CDLL(str(_built({f"{name}.h": header, f"{name}.c": source}, ("-std=c99",), _compiler())))
@@ -62,9 +74,9 @@ def _compiler() -> str:
 
 def _built(files: Mapping[str, str], flags: tuple[str, ...], compiler: str) -> Path:
     """A shared library of some files, the last of which is compiled; from the cache if it was made before."""
-    told = "\0".join((*files.values(), compiler, _version_of(compiler), " ".join(FLAGS + flags), _processor()))
+    told = "\0".join((*files.values(), compiler, version_of(compiler), " ".join(FLAGS + flags), _processor()))
     key = hashlib.sha256(told.encode()).hexdigest()[:24]
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "delan" / "compiled"
+    root = cache_folder()
     path = root / f"{key}.so"
     if path.exists():
         return path
@@ -84,13 +96,6 @@ def _built(files: Mapping[str, str], flags: tuple[str, ...], compiler: str) -> P
             raise CompilerError(f"{compiler} refused the code of the model: {ran.stderr.strip()[:500]}")
         made.replace(path)
     return path
-
-
-@cache
-def _version_of(compiler: str) -> str:
-    return subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False).stdout.partition("\n")[
-        0
-    ]
 
 
 def _processor() -> str:

@@ -589,6 +589,28 @@ def reproduce(
     raise typer.Exit(run(settings, watch=watch, as_json=as_json))
 
 
+@app.command()
+@_command
+def doctor(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print what was found as JSON on stdout, and nothing else there.")
+    ] = False,
+) -> None:
+    """Say what this machine has, what is missing and how to get it (`delan check` examines a log).
+
+    Exit code 0 if all is there that fit, online and export need; what is only good to have does not count.
+    """
+    from .machine import examine_machine, show
+
+    machine = examine_machine()
+    if as_json:
+        typer.echo(json.dumps(machine.as_dict()))
+    else:
+        show(machine)
+    if not machine.ready:
+        raise typer.Exit(1)
+
+
 def _numbers(option: str, text: str, separator: str) -> tuple[float, ...]:
     try:
         return tuple(float(part) for part in text.split(separator) if part.strip())
