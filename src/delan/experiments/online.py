@@ -65,7 +65,7 @@ class OnlineRun:
             fast as it can, with so many steps of learning for each second.
         motions: how many different cosine motions there are to learn on, over and over; 0: always new ones.
         test_on: cosines to be tested on: motions never seen, or those learned on.
-        drive: `rigid`, or the links pulled by elastic `cable`s, with friction, seen through motor encoders.
+        drive: `rigid`, or `cable`: the links pulled by elastic cables, with friction, seen through motor encoders.
         friction: the terms of friction that a learned model has beside its rigid part.
         optimizer: `auto` learns a network of up to 3 joints by Levenberg–Marquardt; `adam` a wider one by Adam alone.
         payload: at (time [s], share) the last link becomes heavier by that share; MuJoCo alone.
