@@ -11,7 +11,7 @@ import numpy as np
 import delan
 
 # `letters` are written over and over while it learns from random weights, `test` after that with the model frozen.
-writing = delan.OnlineRun(robot="two-link", feed_forward="delan", letters="adn", test="e", seconds=6, clock="stepped")
+writing = delan.OnlineRun(robot="two-link", feed_forward="delan", letters="an", test="e", seconds=4, clock="stepped")
 learned = delan.run_online(writing)
 alone = delan.run_online(replace(writing, feed_forward="none"))  # the same motions, with PD control and no model
 
