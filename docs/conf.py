@@ -15,6 +15,7 @@ myst_enable_extensions = ["dollarmath", "deflist"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build"]
 default_role = "code"
+highlight_language = "text"
 html_theme = "furo"
 html_title = "delan"
 html_math_renderer = "mathml"

@@ -103,7 +103,7 @@ def test_the_table_shows_the_wam_as_it_was_drawn(folder):
 
 
 def test_a_script_gets_all_of_it(folder, tmp_path):
-    found = told(folder, "wam.delan", "--plot", tmp_path / "arm.png", "--urdf", tmp_path / "arm.urdf")
+    found = told(folder, "wam.delan", "--plot", tmp_path / "arm.png", "--out", tmp_path / "arm.urdf")
     assert found.keys() == {
         *("file", "kind", "scores", "seed", "log", "versions", "fit", "joints", "weights"),
         *("geometry", "links", "friction", "free", "notes"),
@@ -312,7 +312,7 @@ def test_a_urdf_has_the_limits_it_is_given():
 
 def test_a_model_file_becomes_a_urdf(folder, tmp_path):
     for name in ("wam.delan", "rubbing.delan"):
-        shown = described(folder, name, "--urdf", tmp_path / "arm.urdf")
+        shown = described(folder, name, "--out", tmp_path / "arm.urdf")
         assert shown.exit_code == 0, shown.output
         assert "but for rotors and friction, which a URDF does not hold" in " ".join(shown.stdout.split())
         again, true, rows = RigidBody.from_urdf(tmp_path / "arm.urdf"), RigidBody.from_urdf(WAM7.urdf()), motion(7)
@@ -322,7 +322,7 @@ def test_a_model_file_becomes_a_urdf(folder, tmp_path):
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
 def test_a_picture_is_written(folder, tmp_path, suffix):
     picture = tmp_path / f"arm.{suffix}"
-    shown = described(folder, "wam.delan", "--plot", picture, "--truth", folder / "wam.urdf")
+    shown = described(folder, "wam.delan", "--plot", picture, "--urdf", folder / "wam.urdf")
     assert shown.exit_code == 0, shown.output
     assert f"Picture: {picture}" in shown.stdout
     assert picture.stat().st_size > 5_000
@@ -370,7 +370,7 @@ def test_a_network_has_no_geometry(folder, tmp_path, name, kind):
     assert shown.exit_code == 0
     assert "It has no geometry to show" in shown.stdout
     assert told(folder, f"{name}.delan")["geometry"] is None
-    for option in ("--plot", "--urdf"):
+    for option in ("--plot", "--out"):
         refused = described(
             folder, f"{name}.delan", option, tmp_path / f"arm.{'png' if option == '--plot' else 'urdf'}"
         )
@@ -385,7 +385,7 @@ def test_a_chain_that_is_no_rigid_arm_says_so(folder, tmp_path):
     assert "Note: the frame of joint2 is" in shown.stdout
     assert told(folder, "bent.delan")["links"] is None
     assert described(folder, "bent.delan", "--plot", tmp_path / "bent.png").exit_code == 0
-    refused = described(folder, "bent.delan", "--urdf", tmp_path / "bent.urdf")
+    refused = described(folder, "bent.delan", "--out", tmp_path / "bent.urdf")
     assert refused.exit_code == 1
     assert "what the chain learned is no rigid arm" in refused.output
     with pytest.raises(ModelError, match="away from a rotation"):
@@ -404,11 +404,11 @@ def test_nearly_parallel_axes_are_doubted(folder):
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (("--truth", "wam.urdf"), "--truth is drawn beneath the learned arm; say where with --plot"),
+        (("--urdf", "wam.urdf"), "--urdf is the true arm, drawn beneath the learned one; say where with --plot"),
         (("--plot", "arm.gif"), "a picture is a .png, .svg or .pdf file"),
-        (("--plot", "arm.png", "--truth", "short.urdf"), "has 4 joints, 0 of them sliding, and the model 7"),
-        (("--plot", "arm.png", "--truth", "none.urdf"), "the URDF cannot be read"),
-        (("--urdf", "nowhere/arm.urdf"), "there is no folder nowhere"),
+        (("--plot", "arm.png", "--urdf", "short.urdf"), "has 4 joints, 0 of them sliding, and the model 7"),
+        (("--plot", "arm.png", "--urdf", "none.urdf"), "the URDF cannot be read"),
+        (("--out", "nowhere/arm.urdf"), "there is no folder nowhere"),
     ],
 )
 def test_wrong_wishes_are_refused(folder, monkeypatch, options, problem):

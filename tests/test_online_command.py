@@ -42,11 +42,11 @@ def test_speeds_are_told_one_by_one_and_together(tmp_path):
 def test_files_of_two_runs_are_not_mixed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for _ in range(2):
-        assert online("two-link", "--feedforward", "none", "--letters", "c").exit_code == 0
+        assert online("two-link", "--feedforward", "pd", "--letters", "c").exit_code == 0
     assert {path.name for path in tmp_path.iterdir()} == {"online", "online-2"}
     stale = tmp_path / "online" / "model.delan"
     stale.write_bytes(b"of another run")
-    assert online("two-link", "--feedforward", "none", "--letters", "c", "-o", "online").exit_code == 0
+    assert online("two-link", "--feedforward", "pd", "--letters", "c", "-o", "online").exit_code == 0
     assert not stale.exists()
 
 

@@ -245,16 +245,19 @@ def check(
 def describe(
     model: Annotated[Path, typer.Argument(help="Model file that `delan fit` wrote.", show_default=False)],
     plot: Annotated[Path | None, typer.Option(help="Picture of the learned arm to write: png, svg or pdf.")] = None,
-    truth: Annotated[Path | None, typer.Option(help="URDF of the true arm, to draw beneath the learned one.")] = None,
-    urdf: Annotated[Path | None, typer.Option(help="URDF file to write the learned arm to.")] = None,
+    urdf: Annotated[Path | None, typer.Option(help="URDF of the true arm, to draw beneath the learned one.")] = None,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="URDF file to write the learned arm to.")] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print all of it as JSON on stdout, and nothing else there.")
     ] = False,
 ) -> None:
     """Tell what a model is and, of a chain, what it learned: axes, distances, links, rotors and friction."""
-    if truth is not None and plot is None:
-        raise SettingsError("--truth is drawn beneath the learned arm; say where with --plot PICTURE")
-    for path in (plot, urdf):
+    if urdf is not None and plot is None:
+        raise SettingsError(
+            "--urdf is the true arm, drawn beneath the learned one; say where with --plot PICTURE, "
+            "or write the learned arm with --out FILE"
+        )
+    for path in (plot, out):
         if path is not None:
             _require_writable(path)
     from .describe import read_description, show, write_picture, write_urdf
@@ -262,10 +265,10 @@ def describe(
     description = read_description(model)
     told = []
     if plot is not None:
-        write_picture(description, plot, truth)
+        write_picture(description, plot, urdf)
         told.append(f"Picture: {plot}")
-    if urdf is not None:
-        told += [*write_urdf(description, urdf), f"URDF: {urdf}"]
+    if out is not None:
+        told += [*write_urdf(description, out), f"URDF: {out}"]
     if as_json:
         typer.echo(json.dumps(description.as_dict()))
     else:
@@ -383,8 +386,8 @@ def references(
 def online(
     robot: Annotated[str, typer.Argument(help="two-link, wam4 or wam7.", show_default=False)],
     feedforward: Annotated[
-        Literal["none", "gravity", "analytic", "true", "identified", "feedforward", "delan", "chain"],
-        typer.Option(help="Whose torque joins the PD control: a known model's, or one learned on the way."),
+        Literal["pd", "gravity", "analytic", "true", "identified", "feedforward", "delan", "chain"],
+        typer.Option(help="Whose torque joins the PD control: nobody's, a known model's, or one learned on the way."),
     ] = "delan",
     reference: Annotated[
         Literal["letters", "cosines"] | None, typer.Option(help="What to follow; letters for the two-link arm.")
@@ -445,7 +448,7 @@ def online(
         drive=drive,
         friction=terms,
         optimizer=optimizer,
-        feed_forward=feedforward,
+        feed_forward=_leader(feedforward),
         reference=reference or ("letters" if robot == "two-link" else "cosines"),
         letters=letters.replace(",", "").replace(" ", ""),
         test=test.replace(",", "").replace(" ", ""),
@@ -482,7 +485,7 @@ def view(
         ),
     ] = "two-link",
     feedforward: Annotated[
-        Literal["none", "analytic", "identified", "feedforward", "delan", "chain"] | None,
+        Literal["pd", "analytic", "identified", "feedforward", "delan", "chain"] | None,
         typer.Option(help="Whose torque joins the PD control at first; default: delan, for a WAM chain."),
     ] = None,
     compare: Annotated[
@@ -519,8 +522,8 @@ def view(
 
     request = ViewRequest(
         source=source,
-        model=feedforward or ("chain" if source.startswith("wam") else "delan"),
-        compare="none" if compare == "pd" else compare,
+        model=_leader(feedforward or ("chain" if source.startswith("wam") else "delan")),
+        compare=None if compare is None else _leader(compare),
         reference=reference,
         letters=letters.replace(",", "").replace(" ", ""),
         speed=speed,
@@ -537,6 +540,11 @@ def view(
         typer.echo(f"Clip: {record}")
     else:
         run_view(request)
+
+
+def _leader(name: str) -> Any:
+    """Whose torque joins the PD control, as the code calls it: with PD alone, nobody's."""
+    return "none" if name == "pd" else name
 
 
 @app.command()

@@ -286,7 +286,7 @@ def _true_arm(arm: LearnedArm, truth: Path) -> LearnedArm:
 
 def write_urdf(description: Description, path: Path) -> list[str]:
     """The learned arm as a URDF file, and what a reader should know of it, in sentences."""
-    arm = _arm(description, "--urdf")
+    arm = _arm(description, "--out")
     with jax.enable_x64(True):
         body = in_plain_frames(description.model)
     text = urdf_of(body, name=path.stem)
