@@ -193,6 +193,8 @@ def test_offline_letters_verdicts_can_fail():
     assert verdicts(offline_letters, good + even) == ["yes", "yes"]
     assert verdicts(offline_letters, good + bad) == ["partly", "yes"]
     assert verdicts(offline_letters, bad) == ["no", "no"]
+    worst = rows("offline-letters", {"delan": {"test": 1.9}, "feedforward": {"test": 2.0}}, letters=4)
+    assert verdicts(offline_letters, good + worst + even) == ["yes", "partly"]
 
 
 def test_online_letters_verdicts_can_fail():

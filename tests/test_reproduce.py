@@ -183,7 +183,7 @@ def test_redraw_takes_cells_of_any_code_and_says_so(tmp_path):
 
 
 def test_redraw_of_nothing_is_refused_and_writes_nothing(tmp_path):
-    with pytest.raises(SettingsError, match=r"nothing is stored in .*cells .* run it once without redraw"):
+    with pytest.raises(SettingsError, match=r"nothing is stored in .*cells .* run it once without --redraw"):
         reproduced(ReproduceSettings(out=tmp_path, redraw=True))
     assert not (tmp_path / "index.html").exists()
 
@@ -314,6 +314,7 @@ def test_an_interrupt_keeps_what_is_finished_and_says_how_to_go_on(command, tmp_
         (["--address", "tcp://there:8786"], "say whether it is dask or ray"),
         (["--redraw"], "nothing is stored in results/cells"),
         (["-o", "there/results"], "cannot make the folder"),
+        (["--data", "nowhere"], "--data nowhere does not exist; give a folder with published_letters.npz"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_line(command, words, message):
@@ -327,11 +328,14 @@ def test_what_cannot_be_done_is_said_in_a_line(command, words, message):
     "settings",
     [
         ReproduceSettings(),
-        ReproduceSettings(Size("paper", 7, "my file.npz"), ("slope", "odd"), Path("else where")),
+        ReproduceSettings(Size("paper", 7, "my data"), ("slope", "odd"), Path("else where")),
         ReproduceSettings(Size("quick"), backend=Backend("ray", "ray://head:10001", 8)),
     ],
 )
-def test_the_command_on_the_page_asks_for_the_same(command, monkeypatch, settings):
+def test_the_command_on_the_page_asks_for_the_same(command, monkeypatch, tmp_path, settings):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my data").mkdir()
+    (tmp_path / "my data" / "published_letters.npz").touch()
     asked = []
     monkeypatch.setattr(interface, "run", lambda settings, **_: asked.append(settings) or 0)
     assert command(*shlex.split(interface.command_of(settings))[2:]).exit_code == 0

@@ -69,7 +69,7 @@ def claims(results: Results) -> list[Claim]:
             claim="Identification's error grows faster with noise than the network's.",
             where=WHERE,
             measured=f"from the least noise to the most: {ends} N² m²",
-            asked="a larger factor for identification",
+            asked="a larger factor for identification, and the larger error at the most noise",
             holds="yes" if faster and ahead else "partly" if faster else "no",
             seeds=results.of("delan").seeds,
         )

@@ -95,8 +95,8 @@ def claims(results: Results) -> list[Claim]:
         won = [speed for speed, value in medians.items() if value < 1]
         made.append(
             Claim(
-                claim="On the simulated WAM the network tracks better than an analytic model with inexact parameters, "
-                "at every speed.",
+                claim="On the simulated rigid WAM the network tracks better than an analytic model with inexact "
+                "parameters, at every speed.",
                 where=WHERE,
                 measured="median of the ratio, " + ", ".join(f"{s:g}×: {value:.2g}" for s, value in medians.items()),
                 asked="below 1 at every speed",

@@ -159,7 +159,7 @@ def _boxes(results: Results) -> Figure:
                 boxes["medians"][0].set_label(LOOKS[model].label)
             axes.set_yscale("log")
             axes.grid(axis="y")
-            axes.set_ylabel(f"n = {n}\nΣ MSE [rad²]")
+            axes.set_ylabel(f"n = {n}\nΣ tracking MSE [rad²]")
         grid[-1].set_xticks(np.arange(len(LETTERS)), LETTERS)
         legend_below(figure, grid[0])
     return figure

@@ -179,7 +179,7 @@ def _stored(cells: Iterable[Cell], store: Store) -> list[Outcome]:
     """What earlier runs left of the cells, whatever code they ran."""
     found = [one for cell in cells if (one := store.get(cell, any_code=True)) is not None]
     if not found:
-        problem = f"nothing is stored in {store.folder} of what is asked for; run it once without redraw"
+        problem = f"nothing is stored in {store.folder} of what is asked for; run it once without --redraw"
         raise SettingsError(problem)
     return [Outcome(one.cell, one.result, None, one.seconds, True) for one in found]
 

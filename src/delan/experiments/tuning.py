@@ -86,13 +86,15 @@ def draw(results: Results) -> Mapping[str, Drawn]:
                     values = results.of(model, task=task, candidate=number).values("validation")
                     look = LOOKS[model]
                     place = np.full(len(values), number + 0.25 * shift - 0.12)
-                    axes.plot(values, place, look.marker, color=look.colour, markersize=4)
+                    label = look.label if number == 0 else None
+                    axes.plot(values, place, look.marker, color=look.colour, markersize=4, label=label)
             axes.set_xscale("log")
             axes.set_title(task, loc="left")
             axes.set_xlabel("nMSE on validation motions")
             axes.grid(axis="x")
         grid[0].set_yticks(range(len(CANDIDATES)), [str(one) for one in CANDIDATES])
         grid[0].invert_yaxis()
+        grid[-1].legend(loc="lower right")
     chosen = "; ".join(f"{task}, {LOOKS[model].label}: {CHOSEN[task, model]}" for task, model in CHOSEN)
     caption = (
         "Each mark a seed: DeLaN round, the feed-forward network square. In all experiments both are trained with what "

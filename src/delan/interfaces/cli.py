@@ -552,11 +552,16 @@ def _leader(name: str) -> Any:
 def reproduce(
     figures: Annotated[
         list[str] | None,
-        typer.Argument(metavar="FIGURE", help="Experiments by name; default: all.", show_default=False),
+        typer.Argument(
+            metavar="EXPERIMENT",
+            help="torque-components, offline-letters, online-letters, online-cosines, offline-cosines, noise, "
+            "published-data or tuning; default: all.",
+            show_default=False,
+        ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A small grid with few seeds: minutes.")] = False,
     paper: Annotated[bool, typer.Option("--paper", help="The whole grid with 20 seeds: many hours.")] = False,
-    only: Annotated[list[str] | None, typer.Option(help="The same as FIGURE; may be given again.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="The same as EXPERIMENT; may be given again.")] = None,
     seeds: Annotated[int | None, typer.Option(help="So many for each setting.", min=1)] = None,
     backend: Annotated[
         Literal["local", "dask", "ray"], typer.Option(help="Processes on this machine, or a cluster.")
@@ -565,7 +570,10 @@ def reproduce(
         str | None, typer.Option(help="Of the Dask scheduler or the Ray head; default: a cluster on this machine.")
     ] = None,
     workers: Annotated[int | None, typer.Option(help="Cells at a time; default: one a core.", min=1)] = None,
-    data: Annotated[Path | None, typer.Option(help="File or folder of published data, where there is one.")] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder with published_letters.npz or wam7_real_neg_500Hz.npz, or one of these files."),
+    ] = None,
     out: Annotated[Path, typer.Option("-o", "--out", help="Folder for page, claims, figures and cells.")] = Path(
         "results"
     ),

@@ -15,13 +15,15 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from ..experiments import catalogue
+from ..errors import SettingsError
+from ..experiments import catalogue, offline_cosines, published_data
 from ..experiments.cells import Size, SizeName
 from ..experiments.grid import GridProgress, Store
 from ..experiments.reproduce import Estimate, ReproduceSettings, Reproduction, choose, estimate, reproduce
 from ..experiments.workers import Backend
 from ..report.reproduction import MARKS, Written, time_in_words, write_reproduction
 
+DATA_FILES = (published_data.FILE, offline_cosines.REAL_FILE)
 LINE_SECONDS = 60.0
 """Without a terminal, a line is written at least so often when a cell is finished, and at every tenth of them."""
 
@@ -40,6 +42,8 @@ def settings_of(
 ) -> ReproduceSettings:
     """The settings that the command line asks for, its names checked."""
     choose(only, catalogue.EXPERIMENTS)
+    if data is not None:
+        _require_data(data)
     return ReproduceSettings(
         size=Size(size, seeds, None if data is None else str(data)),
         only=tuple(dict.fromkeys(only)),
@@ -47,6 +51,19 @@ def settings_of(
         backend=Backend(backend, address, workers),
         redraw=redraw,
     )
+
+
+def _require_data(path: Path) -> None:
+    """Refuse data that no experiment would read: a slip would be noticed only when all is computed."""
+    if not any((path / name).exists() if path.is_dir() else path.exists() and path.name == name for name in DATA_FILES):
+        found = (
+            "holds neither"
+            if path.is_dir()
+            else "is neither"
+            if path.exists()
+            else "does not exist; give a folder with"
+        )
+        raise SettingsError(f"--data {path} {found} {' or '.join(DATA_FILES)}; leave it out if you have none of them")
 
 
 def command_of(settings: ReproduceSettings) -> str:
@@ -198,7 +215,14 @@ def tell(reproduction: Reproduction, written: Written) -> None:
         typer.echo(f"{mark['sign']} {mark['word']}: {claim.claim} Measured: {claim.measured}.")
     for problem in problems_of(reproduction):
         typer.echo(f"delan: {problem}", err=True)
+    if reproduction.settings.redraw:
+        cells = sum(len(part.outcomes) for part in reproduction.parts)
+        typer.echo(f"delan: drawn from the {cells} cells that are stored of {_asked_for(reproduction)}", err=True)
     typer.echo(f"The page with every figure: {written.page}")
+
+
+def _asked_for(reproduction: Reproduction) -> str:
+    return ", ".join(reproduction.settings.only) or "all experiments"
 
 
 def problems_of(reproduction: Reproduction) -> list[str]:
