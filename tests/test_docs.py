@@ -1,6 +1,7 @@
 """What README and documentation say exists: names, commands, options, files."""
 
 import ast
+import json
 import re
 import shlex
 from importlib.util import find_spec
@@ -66,3 +67,10 @@ def test_files_that_are_pointed_to_exist(path):
 @pytest.mark.parametrize("name", delan.__all__)
 def test_every_public_name_says_what_it_is(name):
     assert len((getattr(delan, name).__doc__ or "").strip()) > 20
+
+
+@pytest.mark.parametrize("run", ["usual", "quick"])
+def test_the_claims_are_those_of_the_run(run):
+    page = (ROOT / "docs" / "reproduction.md").read_text()
+    for claim in json.loads((ROOT / "docs" / "reproduction" / run / "claims.json").read_text()):
+        assert f"| {claim['claim']} | {claim['asked']} | {claim['measured']} | {claim['seeds']} |" in page
