@@ -12,10 +12,10 @@ demo: $(VENV)/.user
 	$(BIN)/delan demo
 
 test: lint $(VENV)/.browser
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "not slow" --durations=15 tests
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not slow" --durations=15 tests
 
 test-slow: $(VENV)/.dev $(VENV)/.browser
-	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -n $(WORKERS) --dist loadfile tests
+	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder tests
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
