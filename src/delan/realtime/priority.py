@@ -68,7 +68,7 @@ def keep_to(core: int) -> Granted:
 def give_way() -> None:
     """Let ordinary processes go before the calling one, where the system knows how."""
     if hasattr(os, "nice"):
-        os.nice(10)
+        os.nice(2)
 
 
 def _bind(cores: set[int], problems: list[str]) -> tuple[int, ...]:
