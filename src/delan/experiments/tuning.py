@@ -13,6 +13,7 @@ from ..joints import Dataset
 from ..learning.evaluate import evaluate
 from ..robots.barrett_wam import WAM4
 from .cells import Cell, Claim, Drawn, Experiment, Result, Results, Size
+from .curves import legend_below
 from .motion_logs import corrupted, shuffled_letters, swung, written
 from .offline_letters import NOISE
 from .rivals import CANDIDATES, CHOSEN, LOOKS, train
@@ -94,7 +95,7 @@ def draw(results: Results) -> Mapping[str, Drawn]:
             axes.grid(axis="x")
         grid[0].set_yticks(range(len(CANDIDATES)), [str(one) for one in CANDIDATES])
         grid[0].invert_yaxis()
-        grid[-1].legend(loc="lower right")
+        legend_below(figure, grid[0])
     chosen = "; ".join(f"{task}, {LOOKS[model].label}: {CHOSEN[task, model]}" for task, model in CHOSEN)
     caption = (
         "Each mark a seed: DeLaN round, the feed-forward network square. In all experiments both are trained with what "
