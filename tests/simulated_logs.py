@@ -58,7 +58,11 @@ def _motion(arm: Arm) -> NextMotion:
 
 def _trained(model: ActuatedModel, scores: Scores) -> FitResult:
     """A result as a fit with friction to be chosen would give it."""
-    steps = (SelectionStep("viscous + coulomb + offset", 2e-3, True), SelectionStep("stribeck", 1.99e-3, False))
+    steps = (
+        SelectionStep("no friction", 3e-1, False),
+        SelectionStep("viscous + coulomb + offset", 2e-3, True),
+        SelectionStep("stribeck", 1.99e-3, False),
+    )
     return FitResult(
         model=model,
         validation=scores,

@@ -76,13 +76,14 @@ def demo(
 
     from ..experiments.demo import DemoSettings, run
     from ..report.demo_page import write_page
-    from .progress import progress_bars
+    from .progress import watching
     from .tables import show_scores
 
     page = out / "report.html"
     _require_writable(page, make_folder=True)
-    with progress_bars("DeLaN", "feed-forward") as bars:
-        result = run(DemoSettings(), key=jax.random.key(seed), progress=bars)
+    with watching() as begun:
+        watchers = [begun("DeLaN"), begun("feed-forward")]
+        result = run(DemoSettings(), key=jax.random.key(seed), progress=watchers)
     write_page(result, page)
     show_scores({name: fitted.scores for name, fitted in result.models.items()}, "3 letters never seen")
     typer.echo(f"The page with every torque and its parts: {page}")
@@ -133,7 +134,10 @@ def fit(
     seed: SeedOption = 0,
     seconds: Annotated[
         float | None,
-        typer.Option(help="Wall-clock bound, compilation included; default: as long as it needs."),
+        typer.Option(
+            help="Wall-clock bound on the training, compilation included; where models compete, on all of it, about: "
+            "each gets one try at least. Default: as long as it needs."
+        ),
     ] = None,
     epochs: Annotated[
         int | None, typer.Option(help="Single model: passes over the data instead of seconds; default: enough.")

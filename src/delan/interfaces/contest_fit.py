@@ -1,6 +1,7 @@
 """`delan fit` where models compete: the contest, the model file, the page and what is told of them."""
 
 import json
+import time
 from dataclasses import asdict, replace
 from importlib.metadata import version
 from typing import Any
@@ -21,11 +22,15 @@ from ..report.log_report import LogReport, verdict
 from .check import check_up
 from .contest_telling import models_of, more_data_of, preparation_of, show_models, warn_of
 from .fit_request import FitRequest, tested
-from .fit_telling import doubt, making, plain, say, stoppable, watching
+from .fit_telling import doubt, making, plain, say, stoppable, watching_steps
 from .log_options import name_of
+
+LATE = 1.2
+"""Times the seconds asked for from which on it is told why more were needed."""
 
 
 def run_contest(request: FitRequest, recording: Recording) -> int:
+    began = time.perf_counter()
     settings = LogFitSettings(
         models=_contenders(request),
         friction=request.terms,
@@ -37,7 +42,7 @@ def run_contest(request: FitRequest, recording: Recording) -> int:
     say(f"{name_of(request.logs)}: {len(recording.t)} rows of {recording.joints.dof} joints")
     recording, findings = check_up(recording, request.urdf)
     warn_of(findings)
-    with stoppable() as stop, watching("preparation", *settings.models) as progress:
+    with stoppable() as stop, watching_steps() as progress:
         fit = fit_log(recording, settings, key=jax.random.key(request.seed), progress=progress, stop=stop)
     report = LogReport(
         log=name_of(request.logs),
@@ -50,6 +55,10 @@ def run_contest(request: FitRequest, recording: Recording) -> int:
         say("stopped before any model was better than a constant torque; no model was written")
         return 130
     _finish(request, report)
+    took = time.perf_counter() - began
+    if request.seconds is not None and took > LATE * request.seconds:
+        why = "every model gets one try, and programs are compiled when they are first used"
+        say(f"it took {took:.0f} s, more than the {request.seconds:g} s asked for: {why}")
     if fit.interrupted:
         say(f"stopped early; {request.out} holds the best model so far")
         return 130

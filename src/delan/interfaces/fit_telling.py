@@ -2,7 +2,6 @@
 
 import math
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,8 +13,7 @@ import typer
 from ..joints import Recording
 from ..learning.evaluate import Scores
 from ..learning.fit import FitResult
-from ..learning.training import Progress
-from .progress import progress_bars
+from .progress import Watcher, watching
 
 STEPS = {
     "preparation": "choosing cut-off and delay",
@@ -23,8 +21,8 @@ STEPS = {
     "delan": "training the DeLaN network",
     "feedforward": "training the feed-forward network",
     "residual": "training a network on what the URDF's arm leaves over",
+    "beyond": "finding how sure it is and what more data would bring",
 }
-Watcher = Callable[[Progress], None] | None
 
 
 def say(step: str) -> None:
@@ -39,17 +37,10 @@ def tell_excerpt(recording: Recording, name: str) -> None:
 
 
 @contextmanager
-def watching(*names: str) -> Iterator[Callable[[str], Watcher]]:
-    """Who watches a step, by its name: a bar of its own on a terminal; elsewhere its begin is told in one line."""
-    if sys.stderr.isatty():
-        with progress_bars(*names) as bars:
-            yield dict(zip(names, bars, strict=True)).get
-        return
-
-    def tell(name: str) -> Watcher:
-        say(STEPS.get(name, name))
-
-    yield tell
+def watching_steps() -> Iterator[Callable[[str], Watcher]]:
+    """Who watches each step of a fit."""
+    with watching(say) as begun:
+        yield lambda name: begun(STEPS.get(name, name))
 
 
 @contextmanager
@@ -85,8 +76,7 @@ def tell_training(result: FitResult) -> None:
     for event in result.events:
         typer.echo(event)
     for step in result.selection:
-        told = "kept" if step.kept else "not worth it, the last one tried"
-        typer.echo(f"Friction: {step.term}: validation nMSE {step.validation:.2e} ({told})")
+        typer.echo(f"Friction: {step.term}: nMSE on motion left out {step.validation:.2e} ({step.told})")
     method = "Adam" if result.optimizer == "adam" else "Levenberg–Marquardt"
     typer.echo(f"Trained by {method} in {result.seconds:.1f} s ({result.reason}).")
     if len(result.members) > 1:

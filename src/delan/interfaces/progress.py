@@ -1,4 +1,4 @@
-"""Progress bars on the terminal; silent where there is none."""
+"""Who watches the steps of a command: a bar for each on a terminal, one line for each elsewhere."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..learning.training import Progress
 
+Watcher = Callable[["Progress"], None] | None
+
 
 @contextmanager
-def progress_bars(*names: str) -> Iterator[list["Callable[[Progress], None] | None"]]:
-    """One bar a name on stderr with loss, validation error, speed and time left; Nones when stderr is no terminal."""
+def watching(tell: Callable[[str], None] = lambda step: None) -> Iterator[Callable[[str], Watcher]]:
+    """Gives who watches a step from its begin, by its name: a bar on stderr with loss, validation error, speed and time
+    left; where stderr is no terminal, nobody, and `tell` is told the name."""
     if not sys.stderr.isatty():
-        yield [None for _ in names]
+        yield tell
         return
     from rich import progress as rich_progress
     from rich.console import Console
@@ -24,9 +27,10 @@ def progress_bars(*names: str) -> Iterator[list["Callable[[Progress], None] | No
         rich_progress.TextColumn("{task.fields[told]}"),
     )
     with rich_progress.Progress(*columns, console=Console(stderr=True)) as bars:
-        tasks = [bars.add_task(name, total=1.0, told="compiling") for name in names]
 
-        def watcher(task: rich_progress.TaskID) -> "Callable[[Progress], None]":
+        def begun(step: str) -> Watcher:
+            task = bars.add_task(step, total=1.0, told="at work")
+
             def watch(now: "Progress") -> None:
                 left = now.row.seconds * (1 - now.share) / max(now.share, 1e-3)
                 told = (
@@ -37,6 +41,6 @@ def progress_bars(*names: str) -> Iterator[list["Callable[[Progress], None] | No
 
             return watch
 
-        yield [watcher(task) for task in tasks]
-        for task in tasks:
+        yield begun
+        for task in bars.task_ids:
             bars.update(task, completed=1.0)

@@ -20,7 +20,7 @@ from ..learning.preparing import choose_preparation
 from ..models.feed_forward import FeedForwardSettings
 from ..models.network import LagrangianNetworkSettings
 from .fit_request import FitRequest, tested
-from .fit_telling import doubt, making, say, tell_training, watching
+from .fit_telling import doubt, making, say, tell_training, watching_steps
 from .log_options import name_of
 from .tables import show_scores
 
@@ -38,7 +38,7 @@ def run_single(request: FitRequest, recording: Recording) -> int:
     if request.resume and checkpoint is not None and not checkpoint.exists():
         say(f"there is no checkpoint {checkpoint}; starting anew")
     key = jax.random.key(request.seed)
-    with watching("preparation", request.model) as progress:
+    with watching_steps() as progress:
         how = PreparationSettings(cutoff=request.cutoff)
         if recording.qdd is None and request.cutoff is None:
             how = choose_preparation(recording, key=key, progress=progress("preparation")).settings

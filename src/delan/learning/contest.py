@@ -87,6 +87,8 @@ def networks(
     best: tuple[FitResult, dict[str, Any]] | None = None
     left = len(tries) + len(WIDTHS) - 1
     while tries and not (stop is not None and stop.is_set()):
+        if best is not None and seconds is not None and time.perf_counter() - began > seconds:
+            break
         width, decay = tries.pop(0)
         limits = replace(
             settings,

@@ -182,7 +182,11 @@ class FrictionTrial:
 
     def errors(self, settings: ActuatorSettings) -> Float[np.ndarray, " parts"]:
         """The error (nMSE, in units of the training torque) on each part that a head of this kind would leave, its
-        weights found on the others."""
+        weights found on the others; without terms, no head at all."""
+        alone = self._product(LEFT_OVER, LEFT_OVER).unseen[:, 0, 0]
+        sizes = np.array([len(self.std) * (part.stop - part.start) for part in self.parts])
+        if not settings.terms:
+            return np.maximum(alone, 0.0) / sizes
         keys: list[Key] = [(settings.terms, pair) for pair in (None, *settings.pairs)]
         products = [[self._product(a, b) for b in keys] for a in keys]
         against = [self._product(key, LEFT_OVER) for key in keys]
@@ -191,9 +195,8 @@ class FrictionTrial:
         weights = np.asarray(_solve(curvature, -np.concatenate([p.seen for p in against], axis=1)[..., 0], bounded))
         square = np.concatenate([np.concatenate([p.unseen for p in row], axis=2) for row in products], axis=1)
         mixed = np.concatenate([p.unseen for p in against], axis=1)[..., 0]
-        alone = self._product(LEFT_OVER, LEFT_OVER).unseen[:, 0, 0]
         left = alone - 2 * (weights * mixed).sum(axis=1) + np.einsum("pi,pij,pj->p", weights, square, weights)
-        return np.maximum(left, 0.0) / np.array([len(self.std) * (part.stop - part.start) for part in self.parts])
+        return np.maximum(left, 0.0) / sizes
 
     def _given_way(self, columns: _Columns, bounded: np.ndarray) -> _Block:
         slopes = _by_part(self.slope, columns, self.parts)

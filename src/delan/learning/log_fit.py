@@ -19,6 +19,7 @@ from ..models.actuator import ActuatedModel
 from ..models.chain import LagrangianChain
 from ..models.dynamics import InverseDynamics
 from ..models.trust import TrustedModel
+from .budget import Budget
 from .contest import Contender, Entry, as_learned
 from .fit import Friction, fit
 from .more_data import LearningCurve, NextMotion, learning_curve, next_motion
@@ -32,10 +33,10 @@ from .uncertainty import TrustSettings, trust
 from .weak import SECONDS
 
 Accelerations = Literal["auto", "filtered", "none"]
-SHARES = {"preparation": 0.35, "chain": 0.3, "weak": 0.1, "networks": 0.25}
-"""How the seconds are parted."""
-CHAIN_ITERATIONS = 60
-"""of Levenberg–Marquardt that a chain gets before and after its friction is chosen, at most."""
+SHARES = {"preparation": 0.3, "chain": 0.3, "weak": 0.08, "rivals": 0.2, "beyond": 0.12}
+"""How the seconds are parted among the steps; the last one also stands for the page."""
+WORTH_IT = 5.0
+"""Seconds below which a chain is not tried without accelerations."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,8 @@ class LogFitSettings:
         accelerations: `filtered` from filtered motion; `auto`: or without any where unseen motion prefers that; `none`:
             without any from the start, and nothing is filtered (`weak.py`).
         cutoff: of the filter [Hz]; None: chosen.
-        seconds: all of it may take, about; None: as long as it needs, and the same every time.
+        seconds: all of it may take, about, for every model gets one try; None: as long as it needs, and the same every
+            time.
         fit: how each model is trained; its seconds are set from those above.
         urdf: file of the robot, for identification.
     """
@@ -60,10 +62,6 @@ class LogFitSettings:
     seconds: float | None = None
     fit: FitSettings = field(default_factory=FitSettings)
     urdf: Path | None = None
-
-    def share(self, *steps: str) -> float | None:
-        """The seconds of some steps; None without a bound."""
-        return None if self.seconds is None else self.seconds * sum(SHARES[step] for step in steps)
 
     def __post_init__(self) -> None:
         if self.seconds is not None and not 0 < self.seconds < float("inf"):
@@ -88,7 +86,8 @@ class LogFit:
             without accelerations, these are filtered ones of the same motion, for pictures and for the band.
         weak: for the chain, its validation error with and without accelerations (None: not tried).
         trusted: the best model with an ensemble, a calibrated band and the domain of its data; None of a constant.
-        curve, motion: what more data would bring and what to record next; None unless the best model is a chain.
+        curve, motion: what more data would bring and what to record next; None unless the best model is a chain, or
+            where the time was over.
     """
 
     entries: tuple[Entry, ...]
@@ -129,11 +128,11 @@ def fit_log(
 
     `progress` is asked, for the name of each step, who watches it.
     """
-    began = time.perf_counter()
     settings = settings or LogFitSettings()
+    budget = Budget(settings.seconds, SHARES)
     key = jax.random.key(0) if key is None else key
     stop = stop or threading.Event()
-    choice = _choice(recording, settings, key, progress, stop)
+    choice = _choice(recording, settings, budget, key, progress, stop)
     dataset = prepare(recording, choice.settings)
     rows = split_rows(dataset, settings.fit.validation, key=jax.random.split(key, 3)[0])
     training, validation = (_part(dataset, mask) for mask in rows)
@@ -141,9 +140,12 @@ def fit_log(
     if settings.accelerations == "none":
         learned_from = prepare(recording, choice.settings.unfiltered)
         settings = replace(settings, fit=replace(settings.fit, accelerations="none"))
-    entries, weak = _compete(recording, learned_from, choice, settings, key, progress, stop)
+    entries, weak = _compete(recording, learned_from, choice, settings, budget, key, progress, stop)
     order = sorted(entries, key=lambda entry: entry.validation.torque.nmse_mean)
-    trusted, curve, motion = (None,) * 3 if stop.is_set() else _beyond(order[0], training, validation, key)
+    trusted, curve, motion = None, None, None
+    if not stop.is_set():
+        progress("beyond")
+        trusted, curve, motion = _beyond(order[0], training, validation, budget, key)
     interrupted = stop.is_set() or any(entry.fit is not None and entry.fit.interrupted for entry in entries)
     return LogFit(
         entries=tuple(order),
@@ -156,7 +158,7 @@ def fit_log(
         curve=curve,
         motion=motion,
         settings=settings,
-        seconds=time.perf_counter() - began,
+        seconds=time.perf_counter() - budget.began,
         interrupted=interrupted,
     )
 
@@ -166,6 +168,7 @@ def _compete(
     dataset: Dataset,
     choice: PreparationChoice,
     settings: LogFitSettings,
+    budget: Budget,
     key: PRNGKeyArray,
     progress: Watch,
     stop: threading.Event,
@@ -173,7 +176,7 @@ def _compete(
     """Every model that takes part, and what the chain thinks of accelerations."""
     chain, weak = None, None
     if "chain" in settings.models:
-        chain, weak = _chain(recording, dataset, choice, settings, key, progress("chain"), stop)
+        chain, weak = _chain(recording, dataset, choice, settings, budget, key, progress("chain"), stop)
     others = rivals(
         dataset,
         settings.models,
@@ -182,7 +185,7 @@ def _compete(
         settings.fit,
         urdf=settings.urdf,
         key=key,
-        seconds=settings.share("networks"),
+        seconds=budget.part("rivals"),
         watch=progress,
         stop=stop,
     )
@@ -190,7 +193,7 @@ def _compete(
 
 
 def _beyond(
-    best: Entry, training: Dataset, validation: Dataset, key: PRNGKeyArray
+    best: Entry, training: Dataset, validation: Dataset, budget: Budget, key: PRNGKeyArray
 ) -> tuple[TrustedModel | None, LearningCurve | None, NextMotion | None]:
     """What is to be known of the best model beside its error."""
     if best.name == "constant":
@@ -198,7 +201,7 @@ def _beyond(
     model = as_learned(best)
     keys = jax.random.split(jax.random.fold_in(key, 1), 3)
     trusted = trust(model, training, validation, TrustSettings(rows=SAMPLES), key=keys[0])
-    if not (isinstance(model, ActuatedModel) and isinstance(model.rigid, LagrangianChain)):
+    if not (isinstance(model, ActuatedModel) and isinstance(model.rigid, LagrangianChain)) or budget.left == 0:
         return trusted, None, None
     curve = learning_curve(model, training, validation, key=keys[1])
     return trusted, curve, next_motion(model, training, key=keys[2])
@@ -211,6 +214,7 @@ def _part(dataset: Dataset, rows: np.ndarray) -> Dataset:
 def _choice(
     recording: Recording,
     settings: LogFitSettings,
+    budget: Budget,
     key: PRNGKeyArray,
     progress: Watch,
     stop: threading.Event,
@@ -225,7 +229,7 @@ def _choice(
         recording,
         key=key,
         validation=settings.fit.validation,
-        seconds=settings.share("preparation"),
+        seconds=budget.part("preparation"),
         progress=progress("preparation"),
         stop=stop,
     )
@@ -236,13 +240,14 @@ def _chain(
     dataset: Dataset,
     choice: PreparationChoice,
     settings: LogFitSettings,
+    budget: Budget,
     key: PRNGKeyArray,
     progress: Callable[[Progress], None] | None,
     stop: threading.Event,
 ) -> tuple[Entry, tuple[float, float] | None]:
     """A chain with its friction, then tried without accelerations."""
     began = time.perf_counter()
-    limits = replace(settings.fit, seconds=settings.share("chain", *(["preparation"] if choice.start is None else [])))
+    limits = replace(settings.fit, seconds=budget.part("chain"))
     result = fit(
         dataset,
         "chain",
@@ -254,10 +259,10 @@ def _chain(
         stop=stop,
     )
     weak = None
-    if settings.accelerations == "auto" and choice.settings.cutoff is not None and not result.interrupted:
-        result, weak = without_accelerations(
-            recording, dataset, result, choice.settings, limits, settings.share("weak"), key, stop
-        )
+    both = settings.accelerations == "auto" and choice.settings.cutoff is not None
+    seconds = budget.part("weak")
+    if both and not result.interrupted and (seconds is None or seconds > WORTH_IT):
+        result, weak = without_accelerations(recording, dataset, result, choice.settings, limits, seconds, key, stop)
     by_windows = settings.accelerations == "none" or (weak is not None and weak[1] < weak[0])
     chosen = {"friction": _terms(result.model), "form": "weak" if by_windows else "strong"}
     return Entry("chain", result.model, result.validation, time.perf_counter() - began, chosen, result), weak

@@ -40,6 +40,8 @@ POLISH = 40
 """Iterations of the first fit after its starts."""
 WORSE = 1.02
 """The walk over cut-offs ends on either side when the error has grown by this factor twice in a row."""
+FIRST_SHARE = 0.6
+"""of the seconds that the first fit may take."""
 DELAY_STEPS = 4
 """Corrections of a delay: a model fitted to late torques has taken up a part of it."""
 DELAY_GAIN, DELAY_SURE = 0.98, 5.0
@@ -84,7 +86,7 @@ def choose_preparation(
     place = int(np.argmin(np.abs(np.log(grid / _guess(recording)))))
     until = float("inf") if seconds is None else time.perf_counter() + seconds
     desk = _Desk(recording, grid, stride(recording, float(grid[place])), key, validation)
-    first = desk.fit(place, None if seconds is None else 0.75 * seconds, progress, stop)
+    first = desk.fit(place, None if seconds is None else FIRST_SHARE * seconds, progress, stop)
     assert isinstance(first.model, ActuatedModel)
     trials = {place: desk.score(place, first.model)}
     for way in (1, -1):
@@ -95,7 +97,7 @@ def choose_preparation(
             worse = worse + 1 if trials[at].validation > WORSE * best else 0
             best = min(best, trials[at].validation)
     chosen = min(trials, key=lambda at: trials[at].validation)
-    delay, gain = (0.0, 0.0) if stop.is_set() else desk.delay(chosen, trials[chosen])
+    delay, gain = desk.delay(chosen, trials[chosen], lambda: stop.is_set() or time.perf_counter() > until)
     return PreparationChoice(
         PreparationSettings(cutoff=float(grid[chosen]), delay=delay),
         tuple(CutoffTrial(float(grid[at]), trials[at].validation) for at in sorted(trials)),
@@ -180,10 +182,13 @@ class _Desk:
         error = (predicted - target) / np.where(deviation > 0, deviation, 1.0)
         return _Trial(model, float(np.mean(error**2)))
 
-    def delay(self, place: int, best: _Trial) -> tuple[float, float]:
-        """The delay of the torques [s], 0 if none is sure, and the share of the error that goes away with it."""
+    def delay(self, place: int, best: _Trial, enough: Callable[[], bool]) -> tuple[float, float]:
+        """The delay of the torques [s], 0 if none is sure, and the share of the error that goes away with it; what was
+        found until `enough` says so."""
         trial, seconds = best, 0.0
         for _ in range(DELAY_STEPS):
+            if enough():
+                break
             more, error = _lag(trial.model, self.split(place, seconds)[0])
             if abs(more) < DELAY_SURE * error:
                 break

@@ -13,6 +13,8 @@ from .friction_trial import FrictionTrial, motor_pairs
 
 START = ActuatorSettings(terms=("viscous", "coulomb", "offset"))
 """The friction that every robot is given to begin with."""
+NO_FRICTION = "no friction"
+"""The name of a model without any, in the steps of a choice."""
 WORTHWHILE = 0.98
 """A term stays if it brings the error on motion left out below this share."""
 SURE, SURE_OF_PAIR = 1.0, 2.0
@@ -22,11 +24,18 @@ chance, so it must be the surer."""
 
 @dataclass(frozen=True)
 class SelectionStep:
-    """A term that was added, or the best of those not worth it, and the error (nMSE) on motion left out it led to."""
+    """A term that was added, or the best of those not worth it, and the error (nMSE) on motion left out it led to; the
+    first step is no friction, which the others are compared with."""
 
     term: str
     validation: float
     kept: bool
+
+    @property
+    def told(self) -> str:
+        if self.term == NO_FRICTION:
+            return "to compare with"
+        return "kept" if self.kept else "not worth it, the best of those left"
 
 
 def select_friction(
@@ -45,8 +54,11 @@ def select_friction(
     with jax.enable_x64(True), threadpool_limits(1, user_api="blas"):
         trial = FrictionTrial.of(model, training, validation, windows=windows)
         chosen = model.actuator.settings
-        errors = trial.errors(chosen)
-        steps = [SelectionStep(" + ".join(chosen.terms), float(errors.mean()), kept=True)]
+        bare, errors = trial.errors(replace(chosen, terms=(), pairs=())), trial.errors(chosen)
+        steps = [
+            SelectionStep(NO_FRICTION, float(bare.mean()), kept=False),
+            SelectionStep(" + ".join(chosen.terms), float(errors.mean()), kept=True),
+        ]
         while True:
             tried = []
             for name, candidate in _candidates(chosen, training.dof, windows):

@@ -236,9 +236,8 @@ def _selection(report: LogReport) -> Iterator[Row]:
     before = None
     for step in _selecting(report):
         change = "" if before is None else f"{100 * (step.validation / before - 1):+.1f} %"
-        told = "kept" if step.kept else "not worth it"
-        yield {"term": step.term, "validation": _number(step.validation), "change": change, "told": told}
-        before = step.validation if step.kept else before
+        yield {"term": step.term, "validation": _number(step.validation), "change": change, "told": step.told}
+        before = step.validation if step.kept or before is None else before
 
 
 def _selecting(report: LogReport) -> tuple[Any, ...]:

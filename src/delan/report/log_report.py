@@ -112,7 +112,7 @@ def verdict(report: LogReport) -> str:
 def _doubts(report: LogReport, best: Entry, error: float, others: list[str]) -> Iterator[str]:
     """What speaks against the best model, in parts of a sentence."""
     if error > POOR:
-        yield f"{100 * error:.0f} % of the torque's variance is not explained"
+        yield f"{100 * error:.0f} % of the torque's variance is not explained" + _hurried(report)
     if best.name == "feedforward":
         yield "the feed-forward network knows no mechanics and goes wrong outside of the recorded motion"
     if best.name == "residual":
@@ -126,6 +126,12 @@ def _doubts(report: LogReport, best: Entry, error: float, others: list[str]) -> 
         yield "the fit was stopped early"
 
 
+def _hurried(report: LogReport) -> str:
+    """What to do about it, if the time may have been too short."""
+    seconds = report.fit.settings.seconds
+    return "" if seconds is None else f" (it had {seconds:g} s; give it more, or no bound)"
+
+
 def _the(name: str) -> str:
     return ("a " if name == "constant" else "the ") + NAMES.get(name, name)
 
@@ -137,8 +143,9 @@ def more_data(report: LogReport) -> Iterator[str]:
         errors = ", ".join(f"{error:.2g}" for error in curve.errors)
         shares = ", ".join(f"{100 * share:.0f}" for share in curve.shares)
         yield (
-            f"Refitted to {shares} % of the training samples, the model has a validation nMSE of {errors}. Should that "
-            f"go on, as much data again would take away about {100 * curve.gain:.0f} % of the error."
+            f"After a short refit to {shares} % of the training samples, the model has a validation nMSE of {errors} "
+            "(to compare with each other, for the model above was trained for longer). Should that go on, as much data "
+            f"again would take away about {100 * curve.gain:.0f} % of the error."
         )
     if motion is not None:
         unit = "m" if joints.kinds[motion.joint] == "prismatic" else "rad"
