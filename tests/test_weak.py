@@ -56,6 +56,18 @@ def test_where_every_row_is_a_point_the_identity_holds_to_the_fourth_power_of_th
     assert np.max(np.abs(told - windows.tau) / np.abs(windows.tau).max(axis=0)) < 5e-4
 
 
+def test_windows_with_half_the_points_hold_the_mean_nearly_as_well():
+    model = DYNAMICS["chain, 7 joints"]()
+    windows = Windows.of(moved(model))
+    coarse = windows.coarser()
+    assert coarse.q.shape[1] == windows.q.shape[1] // 2
+    told = mean_torques(model, coarse)
+    assert np.max(np.abs(told - windows.tau) / np.abs(windows.tau).max(axis=0)) < 8e-3  # four times, as steps double
+    odd = windows.rows(slice(None))
+    odd = eqx.tree_at(lambda one: one.q, odd, odd.q[:, 1:])
+    assert odd.coarser() is odd
+
+
 def test_friction_with_memory_is_in_the_mean():
     model = actuated(Joints.revolute(2), "viscous", "coulomb", "stops", "armature")
     dataset = moved(model)

@@ -77,6 +77,24 @@ class Windows(eqx.Module):
     def rows(self, chosen: np.ndarray | slice) -> "Windows":
         return jax.tree.map(lambda column: column[chosen], self)
 
+    def coarser(self) -> "Windows":
+        """The same with half as many points, each the mean of two; as they are where their number is odd."""
+        points = self.q.shape[-2]
+        if points % 2:
+            return self
+
+        def halved(values: Array) -> Array:
+            return values.reshape(len(values), points // 2, 2, *values.shape[2:])
+
+        def mean(values: Array) -> Array:
+            return halved(values).mean(axis=2)
+
+        def total(values: Array) -> Array:
+            return halved(values).sum(axis=2)
+
+        memory = None if self.memory is None else mean(self.memory)
+        return Windows(mean(self.q), mean(self.qd), self.tau, total(self.window), total(self.slope), memory)
+
     def __len__(self) -> int:
         return len(self.q)
 
