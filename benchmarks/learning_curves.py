@@ -2,7 +2,7 @@
 
     python -m benchmarks.learning_curves [--seconds 45]
 
-Scores are nMSE of the torque on other motions without noise, mean over joints. The chain, the paper's network and the
+Scores are nMSE of the torque on other motions without noise, mean over joints. The chain, the DeLaN network and the
 feed-forward network see joint data alone, and get at most the given seconds each. The networks use them up, a third for
 each of three weight decays, of which validation chooses. The identification knows the kinematics. Writes numbers and a
 figure to `benchmarks/results`.
@@ -41,7 +41,7 @@ def score(name: str, dataset: Dataset, unseen: Dataset, seconds: float, seed: in
         model: Any = identify(dataset, WAM7_ANALYTIC.urdf(), bare).model
     else:
         paper = LagrangianNetworkSettings(focus=0.0)
-        kind: Any = {"chain": "chain", "Lagrangian network": paper, "feed-forward network": "feedforward"}[name]
+        kind: Any = {"chain": "chain", "DeLaN network": paper, "feed-forward network": "feedforward"}[name]
         decays = (0.0,) if kind == "chain" else DECAYS
         tried = [
             fit(
@@ -79,7 +79,7 @@ def main() -> None:
     body = RigidBody.from_urdf(WAM7.urdf())
     unseen = swung(body, WAM7.limits, range(100, 105))
     whole = swung(body, WAM7.limits, range(20))
-    names = ("chain", "identified, kinematics known", "Lagrangian network", "feed-forward network")
+    names = ("chain", "identified, kinematics known", "DeLaN network", "feed-forward network")
     curves: dict[str, list[list[float]]] = {name: [] for name in names}
     for size in SIZES:
         for name in names:

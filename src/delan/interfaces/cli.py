@@ -109,20 +109,21 @@ def fit(
     model: Annotated[
         Literal["auto", "chain", "delan", "feedforward"],
         typer.Option(
-            help="auto: all of them compete, the best on unseen motion is kept; a rigid arm of learned geometry; the "
-            "paper's network; or a plain network."
+            help="auto: all of them compete, the best on the validation motion is kept; chain: a rigid arm of learned "
+            "geometry; delan: the paper's DeLaN network; feedforward: a plain network."
         ),
     ] = "auto",
     friction: Annotated[
         str | None,
         typer.Option(
-            help="none; auto: terms are added while unseen motion is explained better; or terms, such as "
+            help="none; auto: terms are added while motion left out is explained better; or terms, such as "
             "viscous,coulomb,stribeck,offset,stops,load. Default: auto; none for a single delan.",
             show_default=False,
         ),
     ] = None,
     cutoff: Annotated[
-        float | None, typer.Option(metavar="HZ", help="Of the low-pass over the log; default: chosen on unseen motion.")
+        float | None,
+        typer.Option(metavar="HZ", help="Of the low-pass over the log; default: chosen on the validation motion."),
     ] = None,
     accelerations: Annotated[
         Literal["auto", "filtered", "none"],

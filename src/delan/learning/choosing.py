@@ -48,7 +48,7 @@ def fit(
 
     Args:
         dataset: samples, cut into trajectories.
-        model: `delan` (the Lagrangian network), `chain` (a rigid arm of learned geometry) or `feedforward`, at a size
+        model: `delan` (the DeLaN network), `chain` (a rigid arm of learned geometry) or `feedforward`, at a size
             chosen here, or the settings of one of them; `identified`, the arm of a URDF with parameters by least
             squares, as a chain; `auto`: all of them (`identified` if there is a URDF) under the same split and
             friction, the best on the validation trajectories is given and the result's `rivals` tell of all.
