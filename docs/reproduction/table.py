@@ -4,13 +4,14 @@ import json
 import sys
 from pathlib import Path
 
-VERDICT = {"yes": "✓ holds", "no": "✕ does not hold", "partly": "◐ partly"}
+from delan.report.reproduction import MARKS
 
 
 def table(run: str) -> str:
     """One row for each claim of the run's `claims.json`."""
     claims = json.loads((Path(__file__).parent / run / "claims.json").read_text())
-    rows = [(one["claim"], one["asked"], one["measured"], str(one["seeds"]), VERDICT[one["holds"]]) for one in claims]
+    verdict = {name: f"{mark['sign']} {mark['word']}" for name, mark in MARKS.items()}
+    rows = [(one["claim"], one["asked"], one["measured"], str(one["seeds"]), verdict[one["holds"]]) for one in claims]
     lines = [("claim", "asked", "measured here", "seeds", ""), ("---",) * 5, *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
