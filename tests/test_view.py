@@ -138,16 +138,44 @@ def test_parts_are_those_of_the_model(tmp_path):
     np.testing.assert_allclose(eigenvalues, least, atol=1e-8)
 
 
-def test_a_clip_moves(tmp_path):
+@pytest.fixture
+def take(tmp_path):
     source = ReplaySource(recorded_letter(tmp_path))
     t = source.columns["t"][:, 0]
-    take = Take("true model", t, source.columns["q"], source.columns["q_des"], np.array([0.3]))
-    write_clip(tmp_path / "clip.gif", pictures(TWO_LINK, [take, take], ClipSettings(fps=4.0)), 4.0)
+    return Take("true model", t, source.columns["q"], source.columns["q_des"], np.array([0.3]))
+
+
+def test_a_clip_moves_as_fast_as_the_run(take, tmp_path):
+    frames = list(pictures(TWO_LINK, [take, take], ClipSettings(period=250)))
+    write_clip(tmp_path / "clip.gif", iter(frames), 250)
     with Image.open(tmp_path / "clip.gif") as clip:
-        assert getattr(clip, "n_frames", 1) >= 3
-        first = np.asarray(clip.convert("RGB"), dtype=float)
-        clip.seek(2)
-        assert np.abs(np.asarray(clip.convert("RGB"), dtype=float) - first).max() > 50
+        seen, shown = [], 0
+        for number in range(getattr(clip, "n_frames", 1)):
+            clip.seek(number)
+            seen.append(np.asarray(clip.convert("RGB"), dtype=float))
+            shown += clip.info["duration"]
+    assert np.abs(seen[2] - seen[0]).max() > 50
+    assert shown == 250 * len(frames)
+    assert shown == pytest.approx(1000 * (take.t[-1] - take.t[0]), abs=250)
+
+
+def test_times_that_a_gif_cannot_keep_are_refused():
+    with pytest.raises(SettingsError, match="got 67; a GIF knows no other times"):
+        ClipSettings(period=67)
+    with pytest.raises(SettingsError, match="got 10"):
+        ClipSettings(period=10)
+
+
+def test_a_clip_of_a_run_is_as_long_as_was_asked_for(tmp_path):
+    words = ["two-link", "--feedforward", "pd", "--seconds", "2", "--record", str(tmp_path / "clip.gif")]
+    told = CliRunner().invoke(app, ["view", *words])
+    assert told.exit_code == 0, told.output
+    with Image.open(tmp_path / "clip.gif") as clip:
+        shown = 0
+        for number in range(getattr(clip, "n_frames", 1)):
+            clip.seek(number)
+            shown += clip.info["duration"]
+    assert shown == pytest.approx(2000, abs=60)
 
 
 @pytest.mark.parametrize(

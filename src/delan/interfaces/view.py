@@ -93,13 +93,13 @@ def record_clip(request: ViewRequest, clip: Path, seconds: float) -> None:
         takes, arm = [_take(recording.parent.name, source.columns)], source.arm
     else:
         takes, arm = _simulated(request, seconds), ARMS[request.source]
-    write_clip(clip, pictures(arm, takes, settings), settings.fps)
+    write_clip(clip, pictures(arm, takes, settings), settings.period)
 
 
 def _simulated(request: ViewRequest, seconds: float) -> list[Any]:
     """The run that was asked for, and the one to compare it with."""
     from ..experiments.live_run import NAMES
-    from ..experiments.online import OnlineRun, run_online
+    from ..experiments.online import OnlineRun
 
     takes = []
     for model in [request.model] if request.compare is None else [request.model, request.compare]:
@@ -110,13 +110,27 @@ def _simulated(request: ViewRequest, seconds: float) -> list[Any]:
             letters=request.letters,
             speed=request.speed,
             seed=request.seed,
-            seconds=seconds,
+            seconds=2 * seconds + 5,  # more than enough: only the loop knows how long the ways between motions take
             clock="stepped",
         )
-        result = run_online(run).train
+        result = _run_of(run, seconds)
+        shown = result.t - result.t[0] <= seconds
         columns = {"t": result.t[:, None], "q": result.q, "q_des": result.q_des, "model": result.model[:, None]}
-        takes.append(_take(NAMES[model], columns))
+        takes.append(_take(NAMES[model], {name: column[shown] for name, column in columns.items()}))
     return takes
+
+
+def _run_of(run: Any, seconds: float) -> Any:
+    """A run that is stopped after so many seconds."""
+    from ..experiments.online import run_online
+
+    stop = threading.Event()
+
+    def look(now: Any) -> None:
+        if now.t >= seconds:
+            stop.set()
+
+    return run_online(run, stop=stop, progress=look).train
 
 
 def _take(label: str, columns: Any) -> Any:
