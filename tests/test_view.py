@@ -1,5 +1,9 @@
 """The page without a browser: who may come in, what curves show, what a recording tells, clips."""
 
+import re
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -11,7 +15,7 @@ from delan.errors import DelanError, SettingsError
 from delan.interfaces.cli import app
 from delan.interfaces.view import ROBOTS
 from delan.models.rigid_body import RigidBody
-from delan.report.clip import ClipSettings, Take, pictures, write_clip
+from delan.report.clip import ClipSettings, Take, encoder, pictures, write_clip
 from delan.robots.arms import ARMS
 from delan.robots.two_link import TWO_LINK
 from delan.view.curves import grid, known, most, rate, shown, swaps, tracking_error
@@ -164,6 +168,38 @@ def test_times_that_a_gif_cannot_keep_are_refused():
         ClipSettings(period=67)
     with pytest.raises(SettingsError, match="got 10"):
         ClipSettings(period=10)
+
+
+def test_an_mp4_shows_the_same(take, tmp_path):
+    try:
+        ffmpeg = encoder()
+    except SettingsError as error:
+        pytest.skip(str(error))
+    frames = list(pictures(TWO_LINK, [take], ClipSettings(period=250)))
+    write_clip(tmp_path / "clip.mp4", iter(frames), 250)
+    decode = [ffmpeg, "-loglevel", "error", "-i", tmp_path / "clip.mp4", "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
+    raw = subprocess.run(decode, capture_output=True, check=True).stdout
+    seen = np.frombuffer(raw, np.uint8).reshape(-1, *frames[0].shape)
+    assert np.abs(seen.astype(float) - frames).mean() < 3
+    told = subprocess.run([ffmpeg, "-i", tmp_path / "clip.mp4"], capture_output=True, text=True, check=False).stderr
+    minutes, seconds = re.findall(r"Duration: 00:(\d\d):([\d.]+)", told)[0]
+    assert (int(minutes), float(seconds)) == (0, pytest.approx(0.25 * len(frames), abs=0.02))
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_an_mp4_without_its_encoder_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    told = CliRunner().invoke(app, ["view", "two-link", "--record", str(tmp_path / "clip.mp4")])
+    assert told.exit_code == 1
+    assert "pip install delan[video]" in " ".join(told.output.split())
+
+
+def test_an_encoder_that_fails_leaves_nothing(take, tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda _: "/bin/false")
+    with pytest.raises(SettingsError, match="/bin/false ended with code 1"):
+        write_clip(tmp_path / "clip.mp4", pictures(TWO_LINK, [take], ClipSettings(period=250)), 250)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["recording.run"]
 
 
 def test_a_clip_of_a_run_is_as_long_as_was_asked_for(tmp_path):

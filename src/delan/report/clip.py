@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -196,7 +197,7 @@ def encoder() -> str:
         return get_ffmpeg_exe()
     except (ImportError, RuntimeError):
         raise SettingsError(
-            "an .mp4 needs ffmpeg: install it (or `pip install imageio-ffmpeg`), or ask for a .gif"
+            "an .mp4 needs ffmpeg, which is not here: `pip install delan[video]` brings one; or ask for a .gif"
         ) from None
 
 
@@ -219,12 +220,17 @@ def _write_mp4(path: Path, frames: Iterator[Picture], period: int, ffmpeg: str) 
     command = [ffmpeg, "-y", "-loglevel", "error", "-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}"]
     aside = path.with_name(f".{path.stem}.part.mp4")
     command += ["-r", f"1000/{period}", "-i", "-", "-an", "-pix_fmt", "yuv420p", "-movflags", "+faststart", str(aside)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
-        assert process.stdin is not None
-        for frame in (first, *frames):
-            process.stdin.write(np.ascontiguousarray(frame[:height, :width]).tobytes())
-        process.stdin.close()
-    if process.returncode != 0:
+    try:
+        with subprocess.Popen(command, stdin=subprocess.PIPE) as process, suppress(BrokenPipeError):
+            assert process.stdin is not None
+            for frame in (first, *frames):
+                process.stdin.write(np.ascontiguousarray(frame[:height, :width]).tobytes())
+            process.stdin.close()
+        if process.returncode != 0:
+            raise SettingsError(
+                f"{ffmpeg} ended with code {process.returncode}, its own words are above; "
+                "try that of `pip install delan[video]`, or a .gif"
+            )
+        aside.replace(path)
+    finally:
         aside.unlink(missing_ok=True)
-        raise SettingsError(f"ffmpeg ended with code {process.returncode}; its own words are above; try a .gif")
-    aside.replace(path)
