@@ -3,13 +3,16 @@
 import re
 import subprocess
 import sys
+from contextlib import suppress
 
 import numpy as np
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
 from websockets.datastructures import Headers
+from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request
+from websockets.sync.client import connect
 
 from delan.errors import DelanError, SettingsError
 from delan.interfaces.cli import app
@@ -19,7 +22,7 @@ from delan.report.clip import ClipSettings, Take, encoder, pictures, write_clip
 from delan.robots.arms import ARMS
 from delan.robots.two_link import TWO_LINK
 from delan.view.curves import grid, known, most, rate, shown, swaps, tracking_error
-from delan.view.door import Door, is_loopback, require_token
+from delan.view.door import Door, is_loopback, open_server, require_token
 from delan.view.parts import learned_dissector, rigid_dissector
 from delan.view.sources import ReplaySource
 
@@ -65,6 +68,15 @@ def test_no_other_machine_without_a_token(host, token):
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.1.2.3"])
 def test_this_machine_needs_none(host):
     require_token(host, None)
+
+
+def test_the_library_below_says_nothing(capfd):
+    server = open_server("127.0.0.1", 0, None)
+    url = f"ws://127.0.0.1:{server.get_port()}/"
+    with connect(url, subprotocols=["viser-v0.0.0"]) as visitor, suppress(ConnectionClosed):  # pyright: ignore[reportArgumentType]
+        visitor.recv(timeout=10)
+    server.stop()
+    assert tuple(capfd.readouterr()) == ("", "")
 
 
 def columns_of(t, **more):
