@@ -103,7 +103,7 @@ class Plots:
             legend={"show": legend, "live": False},
             cursor={"show": False},
             height=HEIGHT,
-            padding=(4, 10, 0, 0),
+            padding=(10, 10, 0, 0),  # above the uppermost line half of its number must fit
         )
 
     def update(self, columns: Columns, dt: float, rival: Columns | None = None) -> None:
