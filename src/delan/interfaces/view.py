@@ -66,6 +66,8 @@ def run_view(request: ViewRequest) -> None:
         sys.stdout.flush()
         if request.browse:
             webbrowser.open(url)
+        if stop.is_set():
+            return
         if runs:
             _tell(request, runs)
         if recording is not None:
@@ -74,6 +76,7 @@ def run_view(request: ViewRequest) -> None:
             Replay(server, recording).run(stop)
         else:
             _watch(server, request, runs, going_on, stop)
+    _leave_compiling()
 
 
 def record_clip(request: ViewRequest, clip: Path, seconds: float) -> None:
@@ -189,8 +192,11 @@ def _tell(request: ViewRequest, runs: list[Any]) -> None:
 
 def _watch(server: Any, request: ViewRequest, runs: list[Any], going_on: list[Address], stop: threading.Event) -> None:
     from ..experiments.live_run import NAMES
-    from ..view.live import LivePage
     from ..view.runs import find
+
+    if stop.is_set():
+        return
+    from ..view.live import LivePage
 
     found = (find(run, stop) for run in runs)
     addresses = going_on or [one for one in found if one is not None]
@@ -227,10 +233,24 @@ def _end(runs: list[Any]) -> None:
             run.wait()
 
 
+def _leave_compiling() -> None:
+    """End at once if the page still compiles: Python would wait for it, as JAX does not bear to be cut off."""
+    if any(thread.name == "dissection" for thread in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+
 @contextmanager
 def _until_told(stop: threading.Event) -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM ask for an end."""
-    before = {one: signal.signal(one, lambda *_: stop.set()) for one in (signal.SIGINT, signal.SIGTERM)}
+    """Let Ctrl-C and SIGTERM ask for an end, and say that they were heard."""
+
+    def hear(*_: Any) -> None:
+        if not stop.is_set():
+            os.write(2, b"\nStopping\n")  # a signal may come amid a print, which bears no second one
+        stop.set()
+
+    before = {one: signal.signal(one, hear) for one in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:

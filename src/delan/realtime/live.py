@@ -180,6 +180,11 @@ class Broadcast:
         if self._stop is not None and MODES[self.orders().mode] == "stop":
             self._stop.set()
 
+    def remove(self) -> None:
+        """Before the process ends at once: leave nothing behind."""
+        for channel in (self._rows, self._ahead, self._standing, self._orders):
+            channel.remove()
+
     def close(self) -> None:
         for channel in (self._rows, self._ahead, self._standing, self._orders):
             channel.close()
