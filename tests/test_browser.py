@@ -190,6 +190,7 @@ def stopped_by_a_click(page: Any, server: subprocess.Popen, run: int) -> None:
     children = [int(one) for one in Path(f"/proc/{run}/task/{run}/children").read_text().split()]
     page.get_by_role("button", name="Stop").click()
     until(lambda: fact(page, "Status") == "stopped", "it did not stop")
+    until(lambda: "begin a new run with delan" in fact(page, "The run was stopped."), "it does not say how to go on")
     until(lambda: not any(alive(pid) for pid in (run, *children)), "processes were left behind", 30)
     page.close()
     server.send_signal(signal.SIGINT)

@@ -3,7 +3,8 @@
 import re
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,14 +16,17 @@ from websockets.http11 import Request
 from websockets.sync.client import connect
 
 from delan.errors import DelanError, SettingsError
+from delan.experiments.live_run import LiveSettings, begin
 from delan.interfaces.cli import app
 from delan.interfaces.view import ROBOTS
 from delan.models.rigid_body import RigidBody
+from delan.realtime.live import MODES, Audience
 from delan.report.clip import ClipSettings, Take, encoder, pictures, write_clip
 from delan.robots.arms import ARMS
 from delan.robots.two_link import TWO_LINK
 from delan.view.curves import grid, known, most, rate, shown, swaps, tracking_error
 from delan.view.door import Door, is_loopback, open_server, require_token
+from delan.view.live import ended_text
 from delan.view.parts import learned_dissector, rigid_dissector
 from delan.view.sources import ReplaySource
 
@@ -126,6 +130,25 @@ def test_error_rate_and_swaps_are_what_they_say():
     np.testing.assert_allclose(swaps(columns), [1, 2, 3, 4], atol=1e-9)
     grown = rate(300 * t, t, grid(columns))
     np.testing.assert_allclose(grown[-1], 300, rtol=1e-3)
+
+
+def test_the_page_says_that_a_run_is_over_and_how_to_go_on():
+    broadcast, address = begin(LiveSettings())
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    with (
+        closing(broadcast),
+        closing(Audience(address)) as here,
+        closing(Audience(replace(address, pid=gone.pid))) as over,
+    ):
+        assert here.phase == "preparing"
+        here.order(mode=MODES.index("stop"))
+        assert here.phase == "stopping"
+        assert over.phase == "stopped"
+        assert "has ended by itself" in ended_text(over)
+        over.order(mode=MODES.index("stop"))
+        assert "was stopped" in ended_text(over)
+        assert "begin a new run with `delan view two-link`" in ended_text(over)
 
 
 def test_a_recording_tells_now_and_what_comes(tmp_path):

@@ -228,6 +228,16 @@ class Audience:
             self.standing = Standing.of(row)
         return self.standing
 
+    @property
+    def phase(self) -> str:
+        """How the run stands in one word, of `PHASES`, or before and between them: waking up, stopping."""
+        standing = self.look()
+        if not self.alive:
+            return "stopped"
+        if MODES[self.wanted.mode] == "stop":
+            return "stopping"
+        return "waking up" if standing is None else PHASES[standing.phase]
+
     def weights(self, model: str) -> Float[np.ndarray, " numbers"] | None:
         """The numbers of a learned model in use, if they are new."""
         if model not in self._weights:

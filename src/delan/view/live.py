@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from ..experiments.live_run import NAMES
-from ..realtime.live import MODES, PHASES, Address
+from ..realtime.live import MODES, Address, Audience
 from .controls import Controls
 from .curves import SECONDS
 from .page import Page, at_pace, error_text
@@ -72,11 +72,12 @@ class LivePage:
     def _facts(self) -> str:
         """What is so, in a few lines; the browser's tests read them, too."""
         source, audience = self._sources[0], self._sources[0].audience
-        standing = audience.look()
-        if standing is None:
-            return "**Status** waking up"
-        phase = PHASES[standing.phase] if audience.alive else "stopped"
+        phase, standing = audience.phase, audience.look()
         told = [f"**Status** {phase}"]
+        if phase == "stopped":
+            told.append(ended_text(audience))
+        if standing is None:
+            return "\n\n".join(told)
         if phase == "preparing":
             told[0] += f": compiling, {standing.done:.0f} of {standing.total:.0f} steps done"
         columns = source.recent(SECONDS)
@@ -120,3 +121,14 @@ class LivePage:
             return not stop.is_set()
 
         at_pace(draw)
+
+
+def ended_text(audience: Audience) -> str:
+    """That a run is over, and how to go on."""
+    stopped = MODES[audience.wanted.mode] == "stop"
+    why = "was stopped" if stopped else "has ended by itself: its time was used up, or its terminal says why"
+    command = "view" if audience.address.models else "online"
+    return (
+        f"The run {why}. This page cannot start it again: end it with Ctrl-C in the terminal, "
+        f"then begin a new run with `delan {command} {audience.address.robot}`."
+    )
