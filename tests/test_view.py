@@ -24,9 +24,9 @@ from delan.realtime.live import MODES, Audience
 from delan.report.clip import ClipSettings, Take, encoder, pictures, write_clip
 from delan.robots.arms import ARMS
 from delan.robots.two_link import TWO_LINK
-from delan.view.curves import grid, known, most, rate, shown, swaps, tracking_error
+from delan.view.curves import grid, known, most, rate, shown, standstill, swaps, tracking_error
 from delan.view.door import Door, is_loopback, open_server, require_token
-from delan.view.live import ended_text
+from delan.view.live import ended_text, learner_text
 from delan.view.parts import learned_dissector, rigid_dissector
 from delan.view.sources import ReplaySource
 
@@ -130,6 +130,22 @@ def test_error_rate_and_swaps_are_what_they_say():
     np.testing.assert_allclose(swaps(columns), [1, 2, 3, 4], atol=1e-9)
     grown = rate(300 * t, t, grid(columns))
     np.testing.assert_allclose(grown[-1], 300, rtol=1e-3)
+
+
+def test_a_learner_that_stands_still_is_told_of():
+    t = np.arange(0, 10, DT)
+    learner = np.zeros((len(t), 4))
+    learner[:, 2] = np.minimum(np.floor(10 * t), 40)
+    assert standstill(columns_of(t, learner=learner)) == pytest.approx(6, abs=2 * DT)
+    assert "no samples for 6 s" in learner_text(6.0)
+    learner[:, 2] = np.floor(t)
+    assert standstill(columns_of(t, learner=learner)) == pytest.approx(1, abs=2 * DT)
+    assert learner_text(1.0) == ""
+    learner[t < 9, 2] = np.nan  # it leads for a second
+    learner[t >= 9, 2] = 7
+    assert standstill(columns_of(t, learner=learner)) == pytest.approx(1, abs=2 * DT)
+    learner[:, 2] = np.nan
+    assert "still compiles" in learner_text(standstill(columns_of(t, learner=learner)))
 
 
 def test_the_page_says_that_a_run_is_over_and_how_to_go_on():
