@@ -137,7 +137,7 @@ def test_a_learner_that_stands_still_is_told_of():
     learner = np.zeros((len(t), 4))
     learner[:, 2] = np.minimum(np.floor(10 * t), 40)
     assert standstill(columns_of(t, learner=learner)) == pytest.approx(6, abs=2 * DT)
-    assert "no samples for 6 s" in learner_text(6.0)
+    assert "no samples for more than 6 s" in learner_text(6.4)
     learner[:, 2] = np.floor(t)
     assert standstill(columns_of(t, learner=learner)) == pytest.approx(1, abs=2 * DT)
     assert learner_text(1.0) == ""

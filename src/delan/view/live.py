@@ -143,8 +143,8 @@ def learner_text(still: float) -> str:
     if still == float("inf"):
         return "**Learner** not ready: it still compiles. What it learned before, if anything, leads."
     return (
-        f"**Learner** stands still: no samples for {still:.0f} s. The machine is too busy, or its process died; "
-        "the robot goes on with the last model."
+        f"**Learner** stands still: no samples for more than {int(still)} s. The machine is too busy, or its process "
+        "died; the robot goes on with the last model."
     )
 
 
