@@ -135,10 +135,17 @@ def test_a_run_is_watched_steered_and_stopped(browser, environment):
         choose(page, "Model", "DeLaN")
         until(lambda: fact(page, "Leads") == "DeLaN", "the model was not switched")
         until(lambda: tracking(page) < 0.2 * first, "the tracking error did not fall")
+        (address,) = read_left_behind(environment)
+        learners = children(address.pid)
+        try:
+            signal_all(learners, signal.SIGSTOP)
+            until(lambda: "stands still" in fact(page, "Learner"), "a learner that stands still is not told of")
+        finally:
+            signal_all(learners, signal.SIGCONT)
+        until(lambda: not page.get_by_text("stands still").count(), "the learner is said to stand still for ever")
         choose(page, "Payload", "+ 30 %")
         until(lambda: "30 %" in fact(page, "Payload"), "no payload was added")
         shown_to_nobody_else(page)
-        (address,) = read_left_behind(environment)
         stopped_by_a_click(page, server, address.pid)
     assert read_left_behind(environment) == []
 
@@ -187,13 +194,24 @@ def speak_nonsense(url: str) -> None:
 
 def stopped_by_a_click(page: Any, server: subprocess.Popen, run: int) -> None:
     """Stop on the page ends the run and all its processes; Ctrl-C then ends the page."""
-    children = [int(one) for one in Path(f"/proc/{run}/task/{run}/children").read_text().split()]
+    learners = children(run)
     page.get_by_role("button", name="Stop").click()
     until(lambda: fact(page, "Status") == "stopped", "it did not stop")
-    until(lambda: not any(alive(pid) for pid in (run, *children)), "processes were left behind", 30)
+    until(lambda: "begin a new run with delan" in fact(page, "The run was stopped."), "it does not say how to go on")
+    until(lambda: not any(alive(pid) for pid in (run, *learners)), "processes were left behind", 30)
     page.close()
     server.send_signal(signal.SIGINT)
     assert server.wait(30) == 0
+
+
+def children(pid: int) -> list[int]:
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def signal_all(pids: list[int], told: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, told)
 
 
 def read_left_behind(environment: dict[str, str]) -> list[Any]:

@@ -1,21 +1,32 @@
 """The page without a browser: who may come in, what curves show, what a recording tells, clips."""
 
+import re
+import subprocess
+import sys
+from contextlib import closing, suppress
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
 from websockets.datastructures import Headers
+from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request
+from websockets.sync.client import connect
 
 from delan.errors import DelanError, SettingsError
+from delan.experiments.live_run import LiveSettings, begin
 from delan.interfaces.cli import app
 from delan.interfaces.view import ROBOTS
 from delan.models.rigid_body import RigidBody
-from delan.report.clip import ClipSettings, Take, pictures, write_clip
+from delan.realtime.live import MODES, Audience
+from delan.report.clip import ClipSettings, Take, encoder, pictures, write_clip
 from delan.robots.arms import ARMS
 from delan.robots.two_link import TWO_LINK
-from delan.view.curves import grid, known, most, rate, shown, swaps, tracking_error
-from delan.view.door import Door, is_loopback, require_token
+from delan.view.curves import grid, known, most, rate, shown, standstill, swaps, tracking_error
+from delan.view.door import Door, is_loopback, open_server, require_token
+from delan.view.live import ended_text, learner_text
 from delan.view.parts import learned_dissector, rigid_dissector
 from delan.view.sources import ReplaySource
 
@@ -61,6 +72,15 @@ def test_no_other_machine_without_a_token(host, token):
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.1.2.3"])
 def test_this_machine_needs_none(host):
     require_token(host, None)
+
+
+def test_the_library_below_says_nothing(capfd):
+    server = open_server("127.0.0.1", 0, None)
+    url = f"ws://127.0.0.1:{server.get_port()}/"
+    with connect(url, subprotocols=["viser-v0.0.0"]) as visitor, suppress(ConnectionClosed):  # pyright: ignore[reportArgumentType]
+        visitor.recv(timeout=10)
+    server.stop()
+    assert tuple(capfd.readouterr()) == ("", "")
 
 
 def columns_of(t, **more):
@@ -112,6 +132,41 @@ def test_error_rate_and_swaps_are_what_they_say():
     np.testing.assert_allclose(grown[-1], 300, rtol=1e-3)
 
 
+def test_a_learner_that_stands_still_is_told_of():
+    t = np.arange(0, 10, DT)
+    learner = np.zeros((len(t), 4))
+    learner[:, 2] = np.minimum(np.floor(10 * t), 40)
+    assert standstill(columns_of(t, learner=learner)) == pytest.approx(6, abs=2 * DT)
+    assert "no samples for more than 6 s" in learner_text(6.4)
+    learner[:, 2] = np.floor(t)
+    assert standstill(columns_of(t, learner=learner)) == pytest.approx(1, abs=2 * DT)
+    assert learner_text(1.0) == ""
+    learner[t < 9, 2] = np.nan  # it leads for a second
+    learner[t >= 9, 2] = 7
+    assert standstill(columns_of(t, learner=learner)) == pytest.approx(1, abs=2 * DT)
+    learner[:, 2] = np.nan
+    assert "still compiles" in learner_text(standstill(columns_of(t, learner=learner)))
+
+
+def test_the_page_says_that_a_run_is_over_and_how_to_go_on():
+    broadcast, address = begin(LiveSettings())
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    with (
+        closing(broadcast),
+        closing(Audience(address)) as here,
+        closing(Audience(replace(address, pid=gone.pid))) as over,
+    ):
+        assert here.phase == "preparing"
+        here.order(mode=MODES.index("stop"))
+        assert here.phase == "stopping"
+        assert over.phase == "stopped"
+        assert "has ended by itself" in ended_text(over)
+        over.order(mode=MODES.index("stop"))
+        assert "was stopped" in ended_text(over)
+        assert "begin a new run with `delan view two-link`" in ended_text(over)
+
+
 def test_a_recording_tells_now_and_what_comes(tmp_path):
     source = ReplaySource(recorded_letter(tmp_path))
     assert source.arm is TWO_LINK
@@ -138,16 +193,76 @@ def test_parts_are_those_of_the_model(tmp_path):
     np.testing.assert_allclose(eigenvalues, least, atol=1e-8)
 
 
-def test_a_clip_moves(tmp_path):
+@pytest.fixture
+def take(tmp_path):
     source = ReplaySource(recorded_letter(tmp_path))
     t = source.columns["t"][:, 0]
-    take = Take("true model", t, source.columns["q"], source.columns["q_des"], np.array([0.3]))
-    write_clip(tmp_path / "clip.gif", pictures(TWO_LINK, [take, take], ClipSettings(fps=4.0)), 4.0)
+    return Take("true model", t, source.columns["q"], source.columns["q_des"], np.array([0.3]))
+
+
+def test_a_clip_moves_as_fast_as_the_run(take, tmp_path):
+    frames = list(pictures(TWO_LINK, [take, take], ClipSettings(period=250)))
+    write_clip(tmp_path / "clip.gif", iter(frames), 250)
     with Image.open(tmp_path / "clip.gif") as clip:
-        assert getattr(clip, "n_frames", 1) >= 3
-        first = np.asarray(clip.convert("RGB"), dtype=float)
-        clip.seek(2)
-        assert np.abs(np.asarray(clip.convert("RGB"), dtype=float) - first).max() > 50
+        seen, shown = [], 0
+        for number in range(getattr(clip, "n_frames", 1)):
+            clip.seek(number)
+            seen.append(np.asarray(clip.convert("RGB"), dtype=float))
+            shown += clip.info["duration"]
+    assert np.abs(seen[2] - seen[0]).max() > 50
+    assert shown == 250 * len(frames)
+    assert shown == pytest.approx(1000 * (take.t[-1] - take.t[0]), abs=250)
+
+
+def test_times_that_a_gif_cannot_keep_are_refused():
+    with pytest.raises(SettingsError, match="got 67; a GIF knows no other times"):
+        ClipSettings(period=67)
+    with pytest.raises(SettingsError, match="got 10"):
+        ClipSettings(period=10)
+
+
+def test_an_mp4_shows_the_same(take, tmp_path):
+    try:
+        ffmpeg = encoder()
+    except SettingsError as error:
+        pytest.skip(str(error))
+    frames = list(pictures(TWO_LINK, [take], ClipSettings(period=250)))
+    write_clip(tmp_path / "clip.mp4", iter(frames), 250)
+    decode = [ffmpeg, "-loglevel", "error", "-i", tmp_path / "clip.mp4", "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
+    raw = subprocess.run(decode, capture_output=True, check=True).stdout
+    seen = np.frombuffer(raw, np.uint8).reshape(-1, *frames[0].shape)
+    assert np.abs(seen.astype(float) - frames).mean() < 3
+    told = subprocess.run([ffmpeg, "-i", tmp_path / "clip.mp4"], capture_output=True, text=True, check=False).stderr
+    minutes, seconds = re.findall(r"Duration: 00:(\d\d):([\d.]+)", told)[0]
+    assert (int(minutes), float(seconds)) == (0, pytest.approx(0.25 * len(frames), abs=0.02))
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_an_mp4_without_its_encoder_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    told = CliRunner().invoke(app, ["view", "two-link", "--record", str(tmp_path / "clip.mp4")])
+    assert told.exit_code == 1
+    assert "pip install delan[video]" in " ".join(told.output.split())
+
+
+def test_an_encoder_that_fails_leaves_nothing(take, tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda _: "/bin/false")
+    with pytest.raises(SettingsError, match="/bin/false ended with code 1"):
+        write_clip(tmp_path / "clip.mp4", pictures(TWO_LINK, [take], ClipSettings(period=250)), 250)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["recording.run"]
+
+
+def test_a_clip_of_a_run_is_as_long_as_was_asked_for(tmp_path):
+    words = ["two-link", "--feedforward", "pd", "--seconds", "2", "--record", str(tmp_path / "clip.gif")]
+    told = CliRunner().invoke(app, ["view", *words])
+    assert told.exit_code == 0, told.output
+    with Image.open(tmp_path / "clip.gif") as clip:
+        shown = 0
+        for number in range(getattr(clip, "n_frames", 1)):
+            clip.seek(number)
+            shown += clip.info["duration"]
+    assert shown == pytest.approx(2000, abs=60)
 
 
 @pytest.mark.parametrize(

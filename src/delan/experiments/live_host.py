@@ -6,7 +6,6 @@ once. All models are compiled before the first period. It goes on without anybod
 """
 
 import os
-import signal
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -106,6 +105,7 @@ class Host:
         self._dof = self._robot.joints.dof
         self._followed = broadcast.told
         self._choices: dict[str, Choice] = {}
+        self._shown: dict[str, Latest] = {}
         self._state: JointState | None = None
         self._stop, self._stop_asked, self._turned = threading.Event(), False, False
         self._motions: dict[tuple[int, float], list[Trajectory]] = {}
@@ -113,25 +113,19 @@ class Host:
         self._moved, self._models_shown = 0.0, -1
         self._parent = os.getppid()
 
-    def run(self, tell: Callable[[dict[str, str]], None]) -> None:
-        """All of it; `tell` gets the names of the channels on which learned models are shown."""
-        for one in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(one, self._ask_stop)
-        try:
-            self._shown = {
-                name: Latest(blueprint_of(online_run(self._settings, name)).size)
-                for name in self._settings.models
-                if name in LEARNED
-            }
-            tell({name: channel.name for name, channel in self._shown.items()})
-            self.prepare()
-            raise_priority(core=self._settings.core)
-            self.lead()
-        finally:
-            self.close()
+    def prepare(self, tell: Callable[[dict[str, str]], None], whole: threading.Lock) -> None:
+        """Build and compile every model; the learner of the chosen one is waited for, the others follow.
 
-    def prepare(self) -> None:
-        """Build and compile every model; the learner of the chosen one is waited for, the others follow."""
+        `tell` gets the names of the channels on which learned models are shown. Channels and processes are made while
+        the lock is held, so that `remove` can be called by another thread.
+        """
+        for name in self._settings.models:
+            if name in LEARNED:
+                size = blueprint_of(online_run(self._settings, name)).size
+                with whole:
+                    self._shown[name] = Latest(size)
+        with whole:
+            tell({name: channel.name for name, channel in self._shown.items()})
         order = sorted(self._settings.models, key=lambda name: name != self._settings.model)
         for number, name in enumerate(order):
             self._broadcast.stand("preparing", self._followed, done=number, total=len(order) + 1)
@@ -140,9 +134,10 @@ class Host:
             choice = self._choices[name] = Choice(feed_forward, shown=self._shown.get(name))
             if isinstance(feed_forward, Compiled):
                 task = Task(feed_forward.blueprint, self._robot.dt, online.online, self._settings.seed)
-                choice.learner = ProcessLearner(task, loop_core=self._settings.core, patient=False)
-                if name == self._settings.model:
-                    choice.learner.start()
+                with whole:
+                    choice.learner = ProcessLearner(task, loop_core=self._settings.core, patient=False)
+                    if name == self._settings.model:
+                        choice.learner.start()
                 Gate(feed_forward, self._robot.limits, self._robot.dt, LOOP.gate).prepare()
             feed_forward.prepare(np.zeros(self._dof))
         self._broadcast.stand("preparing", self._followed, done=len(order), total=len(order) + 1)
@@ -151,12 +146,14 @@ class Host:
             threading.Event().wait(0.02)
         for choice in self._choices.values():
             if choice.learner is not None:
-                choice.learner.start()
+                with whole:
+                    choice.learner.start()
         for number, _ in enumerate(self._settings.references):
             self._motion(self._followed._replace(reference=number))
 
     def lead(self) -> None:
         """Follow the orders until they say stop, the time is used up, or nobody is left to start a run."""
+        raise_priority(core=self._settings.core)
         self._broadcast.stand("ready", self._followed)
         while MODES[self._broadcast.orders().mode] == "wait" and not self._over():
             self._broadcast.stand("ready", self._broadcast.told)
@@ -177,8 +174,8 @@ class Host:
         unwatched = os.getppid() != self._parent and MODES[self._broadcast.told.mode] in ("wait", "pause")
         return self._stop_asked or unwatched or self._moved > self._settings.seconds
 
-    def _ask_stop(self, *_: Any) -> None:
-        """From a signal: stop the robot, then end."""
+    def ask_stop(self) -> None:
+        """Stop the robot, then end; may come from a signal."""
         self._stop_asked = True
         self._stop.set()
 
@@ -273,6 +270,14 @@ class Host:
         t = np.arange(round(HOLD / self._robot.dt)) * self._robot.dt
         still = np.zeros((len(t), self._dof))
         return Trajectory(t=t, q=still + q, qd=still, qdd=still, label="pause")
+
+    def remove(self) -> None:
+        """Before the process ends at once, while it prepares: leave no learner and no channel behind."""
+        for choice in tuple(self._choices.values()):
+            if choice.learner is not None:
+                choice.learner.remove()
+        for channel in self._shown.values():
+            channel.remove()
 
     def close(self) -> None:
         self._broadcast.stand("stopped", self._broadcast.told)

@@ -5,12 +5,16 @@ Nothing heavy is imported before the run can be found: the page does not wait fo
 
 import json
 import os
+import signal
 import sys
+import threading
 from dataclasses import asdict, dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from ..errors import SettingsError
-from ..realtime.live import Address, Broadcast, Orders, address_folder, announce
+from ..realtime.early_end import ended_early
+from ..realtime.live import MODES, Address, Broadcast, Orders, address_folder, announce
 from ..realtime.priority import keep_to
 from ..robots.arms import arm_named
 
@@ -99,18 +103,41 @@ def main() -> None:
         return  # the page could not be opened
     given = json.loads(told)
     settings = LiveSettings(**{**given, "models": tuple(given["models"])})
-    broadcast, address = begin(settings)
     path = address_folder() / f"{os.getpid()}.json"
-    announce(address, path)
-    try:
-        keep_to(settings.core)  # what compiles here does not disturb the learner, nor the page
-        broadcast.await_audience(PAGE_SECONDS)
-        from .live_host import Host  # noqa: PLC0415 (see above)
+    made: list[Any] = []  # the broadcast, then the host
 
-        Host(settings, broadcast).run(lambda weights: announce(address.with_weights(weights), path))
-    finally:
+    def asked() -> bool:
+        return len(made) > 0 and MODES[made[0].orders().mode] == "stop"
+
+    def leave() -> None:
+        for one in made:
+            one.remove()
         path.unlink(missing_ok=True)
-        broadcast.close()
+
+    for one in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(one, lambda *_: [host.ask_stop() for host in made[1:]])
+    try:
+        with ended_early(asked, leave) as whole:
+            _prepare(settings, made, path, whole)
+        made[1].lead()
+    finally:
+        for one in reversed(made):
+            one.close()
+        path.unlink(missing_ok=True)
+
+
+def _prepare(settings: LiveSettings, made: list[Any], path: Path, whole: threading.Lock) -> None:
+    """Make the broadcast and leave its address, then make the host, which loads and compiles for long."""
+    with whole:
+        broadcast, address = begin(settings)
+        made.append(broadcast)
+        announce(address, path)
+    keep_to(settings.core)  # what compiles here does not disturb the learner, nor the page
+    broadcast.await_audience(PAGE_SECONDS)
+    from .live_host import Host  # noqa: PLC0415 (see above)
+
+    made.append(Host(settings, broadcast))
+    made[1].prepare(lambda weights: announce(address.with_weights(weights), path), whole)
 
 
 if __name__ == "__main__":

@@ -66,6 +66,8 @@ def run_view(request: ViewRequest) -> None:
         sys.stdout.flush()
         if request.browse:
             webbrowser.open(url)
+        if stop.is_set():
+            return
         if runs:
             _tell(request, runs)
         if recording is not None:
@@ -74,6 +76,7 @@ def run_view(request: ViewRequest) -> None:
             Replay(server, recording).run(stop)
         else:
             _watch(server, request, runs, going_on, stop)
+    _leave_compiling()
 
 
 def record_clip(request: ViewRequest, clip: Path, seconds: float) -> None:
@@ -93,13 +96,13 @@ def record_clip(request: ViewRequest, clip: Path, seconds: float) -> None:
         takes, arm = [_take(recording.parent.name, source.columns)], source.arm
     else:
         takes, arm = _simulated(request, seconds), ARMS[request.source]
-    write_clip(clip, pictures(arm, takes, settings), settings.fps)
+    write_clip(clip, pictures(arm, takes, settings), settings.period)
 
 
 def _simulated(request: ViewRequest, seconds: float) -> list[Any]:
     """The run that was asked for, and the one to compare it with."""
     from ..experiments.live_run import NAMES
-    from ..experiments.online import OnlineRun, run_online
+    from ..experiments.online import OnlineRun
 
     takes = []
     for model in [request.model] if request.compare is None else [request.model, request.compare]:
@@ -110,13 +113,27 @@ def _simulated(request: ViewRequest, seconds: float) -> list[Any]:
             letters=request.letters,
             speed=request.speed,
             seed=request.seed,
-            seconds=seconds,
+            seconds=2 * seconds + 5,  # more than enough: only the loop knows how long the ways between motions take
             clock="stepped",
         )
-        result = run_online(run).train
+        result = _run_of(run, seconds)
+        shown = result.t - result.t[0] <= seconds
         columns = {"t": result.t[:, None], "q": result.q, "q_des": result.q_des, "model": result.model[:, None]}
-        takes.append(_take(NAMES[model], columns))
+        takes.append(_take(NAMES[model], {name: column[shown] for name, column in columns.items()}))
     return takes
+
+
+def _run_of(run: Any, seconds: float) -> Any:
+    """A run that is stopped after so many seconds."""
+    from ..experiments.online import run_online
+
+    stop = threading.Event()
+
+    def look(now: Any) -> None:
+        if now.t >= seconds:
+            stop.set()
+
+    return run_online(run, stop=stop, progress=look).train
 
 
 def _take(label: str, columns: Any) -> Any:
@@ -175,8 +192,11 @@ def _tell(request: ViewRequest, runs: list[Any]) -> None:
 
 def _watch(server: Any, request: ViewRequest, runs: list[Any], going_on: list[Address], stop: threading.Event) -> None:
     from ..experiments.live_run import NAMES
-    from ..view.live import LivePage
     from ..view.runs import find
+
+    if stop.is_set():
+        return
+    from ..view.live import LivePage
 
     found = (find(run, stop) for run in runs)
     addresses = going_on or [one for one in found if one is not None]
@@ -213,10 +233,24 @@ def _end(runs: list[Any]) -> None:
             run.wait()
 
 
+def _leave_compiling() -> None:
+    """End at once if the page still compiles: Python would wait for it, as JAX does not bear to be cut off."""
+    if any(thread.name == "dissection" for thread in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+
 @contextmanager
 def _until_told(stop: threading.Event) -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM ask for an end."""
-    before = {one: signal.signal(one, lambda *_: stop.set()) for one in (signal.SIGINT, signal.SIGTERM)}
+    """Let Ctrl-C and SIGTERM ask for an end, and say that they were heard."""
+
+    def hear(*_: Any) -> None:
+        if not stop.is_set():
+            os.write(2, b"\nStopping\n")  # a signal may come amid a print, which bears no second one
+        stop.set()
+
+    before = {one: signal.signal(one, hear) for one in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:

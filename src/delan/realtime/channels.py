@@ -160,8 +160,12 @@ class _Channel:
         with suppress(BufferError):  # an exception on its way may still hold a view; the memory goes when that does
             memory.close()
         if self._owner:
-            with suppress(FileNotFoundError):
-                memory.unlink()
+            _unlink(memory)
+
+    def remove(self) -> None:
+        """Where the channel was made, take it away from all who come later; those who have it keep it."""
+        if self._memory is not None and self._owner:
+            _unlink(self._memory)
 
     def __enter__(self: Channel) -> Channel:
         return self
@@ -269,6 +273,11 @@ def _view(memory: SharedMemory, kind: Any, start: int, count: int) -> np.ndarray
     """So many numbers of 8 bytes of a segment, in place."""
     assert memory.buf is not None
     return np.frombuffer(memory.buf, kind, count=count, offset=8 * start)
+
+
+def _unlink(memory: SharedMemory) -> None:
+    with suppress(FileNotFoundError):
+        memory.unlink()
 
 
 def _word(kind: str) -> int:

@@ -244,6 +244,14 @@ class ProcessLearner:
         for channel in (self._rows, self._weights, self._notes, self._lives):
             channel.close()
 
+    def remove(self) -> None:
+        """Before this process ends at once: end the learner's, and leave nothing behind."""
+        self._closing = True
+        if self._process is not None:
+            self._process.kill()
+        for channel in (self._rows, self._weights, self._notes, self._lives):
+            channel.remove()
+
     def _spawn(self) -> None:
         names = (self._rows.name, self._weights.name, self._notes.name, self._lives.name)
         context = multiprocessing.get_context("spawn")

@@ -180,6 +180,11 @@ class Broadcast:
         if self._stop is not None and MODES[self.orders().mode] == "stop":
             self._stop.set()
 
+    def remove(self) -> None:
+        """Before the process ends at once: leave nothing behind."""
+        for channel in (self._rows, self._ahead, self._standing, self._orders):
+            channel.remove()
+
     def close(self) -> None:
         for channel in (self._rows, self._ahead, self._standing, self._orders):
             channel.close()
@@ -222,6 +227,16 @@ class Audience:
         if row is not None:
             self.standing = Standing.of(row)
         return self.standing
+
+    @property
+    def phase(self) -> str:
+        """How the run stands in one word, of `PHASES`, or before and between them: waking up, stopping."""
+        standing = self.look()
+        if not self.alive:
+            return "stopped"
+        if MODES[self.wanted.mode] == "stop":
+            return "stopping"
+        return "waking up" if standing is None else PHASES[standing.phase]
 
     def weights(self, model: str) -> Float[np.ndarray, " numbers"] | None:
         """The numbers of a learned model in use, if they are new."""

@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,16 +42,19 @@ class Take:
 
 @dataclass(frozen=True)
 class ClipSettings:
-    """How the clip looks: pictures a second, how much faster than the run, and its size in inches."""
+    """How the clip looks: the time between two pictures [ms], and its size in inches.
 
-    fps: float = 15.0
-    pace: float = 1.5
+    It is as fast as the run was. A GIF counts time in steps of 10 ms, and many programs do not show it faster than
+    every 20 ms.
+    """
+
+    period: int = 60
     width: float = 6.4
     height: float = 3.6
 
     def __post_init__(self) -> None:
-        if not (0 < self.fps <= 60 and 0 < self.pace < float("inf")):
-            raise SettingsError(f"need 0 < fps ≤ 60 and a positive pace, got {self.fps} and {self.pace}")
+        if self.period < 20 or self.period % 10:
+            raise SettingsError(f"pictures come every 20, 30, 40, … ms, got {self.period}; a GIF knows no other times")
 
 
 def pictures(arm: Arm, takes: Sequence[Take], settings: ClipSettings) -> Iterator[Picture]:
@@ -66,12 +70,17 @@ def pictures(arm: Arm, takes: Sequence[Take], settings: ClipSettings) -> Iterato
         for i, stage in enumerate(stages):
             stage.set(places[f"arm{i}"])
         curves = _Curves(places["error"], stages, end)
-        for moment in np.arange(takes[0].t[0], end, settings.pace / settings.fps):
+        for moment in _moments(float(takes[0].t[0]), end, settings.period / 1000):
             for stage in stages:
                 stage.show(float(moment))
             curves.show(float(moment))
             canvas.draw()
             yield np.asarray(canvas.buffer_rgba())[:, :, :3].copy()
+
+
+def _moments(begin: float, end: float, period: float) -> Float[np.ndarray, " pictures"]:
+    """When the pictures are taken [s]: evenly, the last one at the end."""
+    return end - period * np.arange(int((end - begin) / period + 1e-6), -1, -1)
 
 
 class _Stage:
@@ -144,7 +153,7 @@ class _Curves:
 
     def show(self, moment: float) -> None:
         for line, t, error in self._curves:
-            end = int(np.searchsorted(t, moment))
+            end = int(np.searchsorted(t, moment, side="right"))
             line.set_data(t[:end], error[:end])
         marks, swaps = self._swaps
         seen = swaps[swaps <= moment]
@@ -161,12 +170,12 @@ def _view(arm: Arm) -> Float[np.ndarray, "2 3"]:
     return np.stack([right, np.cross(right, forward)])
 
 
-def write_clip(path: Path, frames: Iterator[Picture], fps: float) -> None:
-    """Write pictures as GIF, or as MP4 where ffmpeg is there."""
+def write_clip(path: Path, frames: Iterator[Picture], period: int) -> None:
+    """Write pictures, one every so many ms, as GIF, or as MP4 where ffmpeg is there."""
     if path.suffix.lower() == ".gif":
-        _write_gif(path, frames, fps)
+        _write_gif(path, frames, period)
     else:
-        _write_mp4(path, frames, fps, encoder())
+        _write_mp4(path, frames, period, encoder())
 
 
 def require_format(path: Path) -> None:
@@ -188,35 +197,40 @@ def encoder() -> str:
         return get_ffmpeg_exe()
     except (ImportError, RuntimeError):
         raise SettingsError(
-            "an .mp4 needs ffmpeg: install it (or `pip install imageio-ffmpeg`), or ask for a .gif"
+            "an .mp4 needs ffmpeg, which is not here: `pip install delan[video]` brings one; or ask for a .gif"
         ) from None
 
 
-def _write_gif(path: Path, frames: Iterator[Picture], fps: float) -> None:
+def _write_gif(path: Path, frames: Iterator[Picture], period: int) -> None:
     first = next(frames)
     palette = Image.fromarray(first).quantize(48, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
     images = [Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE) for frame in (first, *frames)]
 
     def write(file: Any) -> None:
         images[0].save(
-            file, format="GIF", save_all=True, append_images=images[1:], duration=1000 / fps, loop=0, optimize=True
+            file, format="GIF", save_all=True, append_images=images[1:], duration=period, loop=0, optimize=True
         )
 
     write_whole(path, write)
 
 
-def _write_mp4(path: Path, frames: Iterator[Picture], fps: float, ffmpeg: str) -> None:
+def _write_mp4(path: Path, frames: Iterator[Picture], period: int, ffmpeg: str) -> None:
     first = next(frames)
     height, width = (2 * (size // 2) for size in first.shape[:2])
     command = [ffmpeg, "-y", "-loglevel", "error", "-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}"]
     aside = path.with_name(f".{path.stem}.part.mp4")
-    command += ["-r", f"{fps:g}", "-i", "-", "-an", "-pix_fmt", "yuv420p", "-movflags", "+faststart", str(aside)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
-        assert process.stdin is not None
-        for frame in (first, *frames):
-            process.stdin.write(np.ascontiguousarray(frame[:height, :width]).tobytes())
-        process.stdin.close()
-    if process.returncode != 0:
+    command += ["-r", f"1000/{period}", "-i", "-", "-an", "-pix_fmt", "yuv420p", "-movflags", "+faststart", str(aside)]
+    try:
+        with subprocess.Popen(command, stdin=subprocess.PIPE) as process, suppress(BrokenPipeError):
+            assert process.stdin is not None
+            for frame in (first, *frames):
+                process.stdin.write(np.ascontiguousarray(frame[:height, :width]).tobytes())
+            process.stdin.close()
+        if process.returncode != 0:
+            raise SettingsError(
+                f"{ffmpeg} ended with code {process.returncode}, its own words are above; "
+                "try that of `pip install delan[video]`, or a .gif"
+            )
+        aside.replace(path)
+    finally:
         aside.unlink(missing_ok=True)
-        raise SettingsError(f"ffmpeg ended with code {process.returncode}; its own words are above; try a .gif")
-    aside.replace(path)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ..experiments.live_run import NAMES
-from ..realtime.live import MODES, PHASES, Audience
+from ..realtime.live import MODES, Audience
 
 PAYLOADS = {"none": 0.0, "+ 30 %": 0.3, "+ 100 %": 1.0}
 """By how much the last link can be made heavier."""
@@ -57,17 +57,16 @@ class Controls:
     def update(self) -> None:
         """Let the buttons say what can be done now."""
         audience = self._audiences[0]
-        standing = audience.look()
-        phase = "stopped" if not audience.alive else "preparing" if standing is None else PHASES[standing.phase]
-        mode = MODES[audience.wanted.mode]
+        phase, mode = audience.phase, MODES[audience.wanted.mode]
         if (phase, mode) == self._shown:
             return
         self._shown = (phase, mode)
         ended = phase == "stopped"
         commanded = bool(audience.address.models)
         self._start.disabled = ended or mode in ("run", "stop") or not commanded
-        self._start.label = "Starting when ready" if mode == "run" and phase == "preparing" else "Start"
+        self._start.label = "Starting when ready" if mode == "run" and phase in ("waking up", "preparing") else "Start"
         self._pause.disabled = ended or mode != "run" or not commanded
         self._stop.disabled = ended or mode == "stop"
+        self._stop.label = "Stopping" if phase == "stopping" else "Stop"
         for choice in self._choices:
             choice.disabled = ended

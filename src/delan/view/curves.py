@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
+from ..realtime.live import LEARNING
 from .sources import Columns
 
 Curve = Float[np.ndarray, " points"]
@@ -84,3 +85,12 @@ def rate(count: Float[np.ndarray, " time"], t: Float[np.ndarray, " time"], at: G
     span = np.maximum(t[at.rows] - t[before], 1e-9)
     grown = (count[at.rows] - count[before]) / span
     return np.where(at.there & (t[at.rows] - t[before] > 0.5 * seconds) & (grown >= 0), grown, np.nan)
+
+
+def standstill(columns: Columns) -> float:
+    """For how long the learner has not trained on a sample [s]; infinite if it told nothing yet."""
+    t, trained = columns["t"][:, 0], columns["learner"][:, LEARNING.index("samples")]
+    if len(t) == 0 or not np.isfinite(trained[-1]):
+        return np.inf
+    before = np.flatnonzero(trained != trained[-1])
+    return float(t[-1] - t[before[-1] + 1 if len(before) else 0])

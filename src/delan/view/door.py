@@ -6,16 +6,16 @@ needed.
 """
 
 import http
-import io
 import ipaddress
 import secrets
 import socket
 from collections.abc import Callable
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import rich
 import websockets.asyncio.server as websockets_server
 from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
@@ -117,7 +117,9 @@ def open_server(host: str, port: int | None, token: str | None, *, usual: int = 
         raise SettingsError(f"this machine has no address {host}; give one of its own, such as 127.0.0.1 or 0.0.0.0")
     if port is not None and port != 0 and not _free(host, port):
         raise SettingsError(f"port {port} of {host} is taken; leave --port out to get a free one")
-    with _guarded(Door(host, token)), redirect_stdout(io.StringIO()):  # it draws a box with an address of its own
+    # There viser draws a box with an address of its own, and says that it ends; what we tell goes elsewhere.
+    rich.get_console().quiet = True
+    with _guarded(Door(host, token)):
         return viser.ViserServer(host=host, port=chosen, label="delan", verbose=False)
 
 

@@ -7,15 +7,18 @@ import time
 from typing import Any
 
 from ..experiments.live_run import NAMES
-from ..realtime.live import MODES, PHASES, Address
+from ..realtime.live import MODES, Address, Audience
 from .controls import Controls
-from .curves import SECONDS
+from .curves import SECONDS, standstill
 from .page import Page, at_pace, error_text
 from .parts import Dissection, of_run
-from .sources import LiveSource
+from .sources import KEPT_SECONDS, LiveSource
 
 END_SECONDS = 15.0
 """How long it may take to stop the robot and to save [s]."""
+STILL_SECONDS = 3.0
+"""A learner that did nothing for so long is told of [s]."""
+LEARNED = ("feedforward", "delan", "chain")
 FACTS_PERIOD = 0.25
 PARTS_PERIOD = 0.05
 
@@ -56,7 +59,9 @@ class LivePage:
             self._dissect()
         if now >= self._facts_due:
             self._facts_due = now + FACTS_PERIOD
-            self._controls.facts.content = self._facts()
+            warning = self._warning()
+            self._page.plots.warn(warning)
+            self._controls.facts.content = self._facts() + (f"\n\n{warning}" if warning else "")
 
     def _dissect(self) -> None:
         audience = self._sources[0].audience
@@ -64,7 +69,7 @@ class LivePage:
         if standing is None or not audience.address.models:
             return
         model = audience.address.models[standing.orders.model]
-        if model in ("feedforward", "delan", "chain"):
+        if model in LEARNED:
             new = audience.weights(model)
             self._weights[model] = self._weights.get(model) if new is None else new
         self._page.dissect(self._dissection, model, self._weights.get(model))
@@ -72,11 +77,12 @@ class LivePage:
     def _facts(self) -> str:
         """What is so, in a few lines; the browser's tests read them, too."""
         source, audience = self._sources[0], self._sources[0].audience
-        standing = audience.look()
-        if standing is None:
-            return "**Status** waking up"
-        phase = PHASES[standing.phase] if audience.alive else "stopped"
+        phase, standing = audience.phase, audience.look()
         told = [f"**Status** {phase}"]
+        if phase == "stopped":
+            told.append(ended_text(audience))
+        if standing is None:
+            return "\n\n".join(told)
         if phase == "preparing":
             told[0] += f": compiling, {standing.done:.0f} of {standing.total:.0f} steps done"
         columns = source.recent(SECONDS)
@@ -96,6 +102,14 @@ class LivePage:
         if self._dissection.problem:
             told.append(self._dissection.problem)
         return "\n\n".join(told)
+
+    def _warning(self) -> str:
+        """What to know of the learner of the model that leads, if something is amiss."""
+        audience = self._sources[0].audience
+        if audience.phase != "running" or audience.standing is None or not audience.address.models:
+            return ""
+        model = audience.address.models[audience.standing.orders.model]
+        return learner_text(standstill(self._sources[0].recent(KEPT_SECONDS))) if model in LEARNED else ""
 
     def stop_runs(self) -> None:
         """Have every robot stopped, and wait until its run has ended."""
@@ -120,3 +134,26 @@ class LivePage:
             return not stop.is_set()
 
         at_pace(draw)
+
+
+def learner_text(still: float) -> str:
+    """What to say of a learner that has stood still for so long [s]; nothing if that is short."""
+    if still < STILL_SECONDS:
+        return ""
+    if still == float("inf"):
+        return "**Learner** not ready: it still compiles. What it learned before, if anything, leads."
+    return (
+        f"**Learner** stands still: no samples for more than {int(still)} s. The machine is too busy, or its process "
+        "died; the robot goes on with the last model."
+    )
+
+
+def ended_text(audience: Audience) -> str:
+    """That a run is over, and how to go on."""
+    stopped = MODES[audience.wanted.mode] == "stop"
+    why = "was stopped" if stopped else "has ended by itself: its time was used up, or its terminal says why"
+    command = "view" if audience.address.models else "online"
+    return (
+        f"The run {why}. This page cannot start it again: end it with Ctrl-C in the terminal, "
+        f"then begin a new run with `delan {command} {audience.address.robot}`."
+    )

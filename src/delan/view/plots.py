@@ -72,8 +72,9 @@ class Plots:
 
     def learning(self) -> None:
         """Into the container that is open: loss and rate of the learner, lateness of the loop, smallest eigenvalue."""
-        self._loss = self._rate = self._jitter = None
+        self._loss = self._rate = self._jitter = self._warning = None
         if self._live:
+            self._warning = self._gui.add_markdown("", visible=False)
             loss = [_line("loss of a step", JOINT_COLOURS[0]), _line("nMSE on held-out samples", JOINT_COLOURS[1])]
             self._loss = self._plot("Learner", loss, log=(1e-9, 10.0), label="loss")
             self._rate = self._plot(
@@ -103,7 +104,7 @@ class Plots:
             legend={"show": legend, "live": False},
             cursor={"show": False},
             height=HEIGHT,
-            padding=(4, 10, 0, 0),
+            padding=(10, 10, 0, 0),  # above the uppermost line half of its number must fit
         )
 
     def update(self, columns: Columns, dt: float, rival: Columns | None = None) -> None:
@@ -124,6 +125,11 @@ class Plots:
             self._loss.data = (at.t, shown(learner[:, 0], at), shown(learner[:, 1], at))
             self._rate.data = known(at.t, rate(learner[:, 2], columns["t"][:, 0], at))
             self._jitter.data = (at.t, 1e6 * np.maximum(most(columns["lateness"][:, 0], at), 2e-7))
+
+    def warn(self, text: str) -> None:
+        """Above the learner's curves; nothing if all is well."""
+        if self._warning is not None and self._warning.content != text:
+            self._warning.content, self._warning.visible = text, bool(text)
 
     def anatomy(self, t: np.ndarray, parts: np.ndarray | None, least: np.ndarray | None) -> None:
         """Draw the parts of the torque, shape (time, 4, joints), and the smallest eigenvalues, where they are known."""
