@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from delan.data import logs
 from delan.data.doctor import Finding, examine
 from delan.data.doctor.places import MOST_SPANS, Places, united
+from delan.data.excerpts import excerpt_of
 from delan.data.log_options import LogOptions
 from delan.data.logs import log_parts, read_log, stream_log
 from delan.data.preparation import PreparationSettings, prepare
@@ -97,6 +98,18 @@ def test_runs_of_a_large_log_have_no_break_and_lie_evenly_over_it(files, tmp_pat
     holes = np.diff(edges)[::2]
     assert holes.max() < 0.06 * total
     assert f"{len(excerpt.runs)} runs of" in excerpt.told
+
+
+def test_an_excerpt_of_a_recording_holds_its_rows_in_the_room_given(tmp_path):
+    whole = read_log(folder_of(tmp_path / "logs", 4, 20_000))
+    assert excerpt_of(whole, 1e9) is whole
+    part = excerpt_of(whole, SMALL.most_bytes)
+    assert part.excerpt is not None
+    rows = np.concatenate([np.arange(run.first, run.end) for run in part.excerpt.runs])
+    for name in ("t", "q", "tau"):
+        assert np.array_equal(getattr(part, name), getattr(whole, name)[rows])
+    assert 0.7e6 < 48 * len(rows) <= 1e6
+    assert set(whole.trajectory[rows]) == {0, 1, 2, 3}
 
 
 def test_runs_are_not_in_step_with_files_of_one_length(tmp_path):

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Int
 
 from ..joints import Excerpt, Recording, Run
-from .log_parts import Part, columns_of, rows_between
+from .log_parts import Part, bytes_of, columns_of, parts_of, rows_between
 
 BLOCK_SECONDS = 60.0
 """A block lasts so long [s],"""
@@ -50,6 +50,16 @@ class _Block:
 
 def _rank(number: int) -> float:
     return number * _GOLDEN % 1.0
+
+
+def excerpt_of(recording: Recording, most: float) -> Recording:
+    """The recording if it fits into so many bytes, else runs evenly over it that do."""
+    if bytes_of(recording) <= most:
+        return recording
+    keeper = Keeper(most)
+    for part in parts_of(iter([recording]), most):
+        keeper.add(part)
+    return keeper.recording()
 
 
 class Keeper:

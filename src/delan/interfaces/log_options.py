@@ -50,7 +50,7 @@ MemoryOption = Annotated[
         help="That the numbers of the log may take; of a larger log, runs evenly over it are used, and you are told.",
     ),
 ]
-MEMORY = 256.0
+MEMORY = 200.0
 """What the numbers of a log take at most, unless another size is typed [MB]."""
 
 _OPTIONS: dict[str, tuple[Any, Any]] = {

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from ..data.doctor.motion import cutoff_of
+from ..data.excerpts import excerpt_of
 from ..data.preparation import PreparationSettings, prepare, stride
 from ..data.splitting import hold_out
 from ..errors import DataError
@@ -34,6 +35,8 @@ LOWEST, STEP, TRIALS = 1.0, 1.5, 12
 """Cut-offs tried: from this many Hz, each so many times the one before."""
 HIGHEST_SHARE = 0.2
 """of the sampling rate is the highest cut-off: beyond it differences are no derivatives."""
+MOST_BYTES = 64e6
+"""of a recording that the choice is made on; of a larger one, runs evenly over it."""
 ROWS = 2000
 """Samples a cut-off is tried on, at most."""
 POLISH = 40
@@ -82,6 +85,7 @@ def choose_preparation(
     stop = stop or threading.Event()
     if recording.qdd is not None:
         return PreparationChoice(PreparationSettings(), (), 0.0, None)
+    recording = excerpt_of(recording, MOST_BYTES)
     grid = _grid(recording)
     place = int(np.argmin(np.abs(np.log(grid / _guess(recording)))))
     until = float("inf") if seconds is None else time.perf_counter() + seconds

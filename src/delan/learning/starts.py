@@ -32,7 +32,10 @@ GAIN, GAIN_ITERATIONS = 0.95, 15
 SOLVED = 1e-7
 """A loss, as share of the torque's variance, that no wrong valley reaches: no second start needs to confirm it."""
 AGREED = 1.05
-"""Two starts whose losses differ by less than this factor found the same valley."""
+"""Two starts whose losses on validation differ by less than this factor found the same valley,"""
+AGREED_IN_TRAINING, HOLDS = 1.1, 3.0
+"""and so did two whose training losses differ by less than the first factor, if what they learned holds on validation:
+their loss there is below this many times that in training. Where valleys lead nowhere it is more."""
 
 
 _COMPILING = threading.Lock()
@@ -40,10 +43,12 @@ _COMPILING = threading.Lock()
 
 
 class StartsState(eqx.Module):
-    """The best start so far, and the validation losses of all of them, infinite for those that are still to come."""
+    """The best start so far, and the losses of all of them, on validation and on what they saw of the training data;
+    infinite for those that are still to come."""
 
     model: Any
     losses: Float[Array, " starts"]
+    trained: Float[Array, " starts"]
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,8 @@ class StartsStage:
     name: str = "Starts"
 
     def start(self, model: Any) -> StartsState:
-        return StartsState(model, jnp.full(self.epochs * TOGETHER, jnp.inf))
+        unknown = jnp.full(self.epochs * TOGETHER, jnp.inf)
+        return StartsState(model, unknown, unknown)
 
     def advance(self, state: StartsState, shares: Sequence[float], key: PRNGKeyArray) -> tuple[StartsState, Advance]:
         rows_key, *keys = jax.random.split(key, TOGETHER + 1)
@@ -77,12 +83,13 @@ class StartsStage:
             found = list(pool.map(lambda start: self._descend(start[0], start[1], part, race), enumerate(models)))
         best = next((one for one in found if one.validation < SOLVED), min(found, key=lambda one: one.validation))
         done = int(np.isfinite(state.losses).sum())
-        losses = state.losses.at[done : done + TOGETHER].set(jnp.asarray([one.validation for one in found]))
+        own = slice(done, done + TOGETHER)
+        losses = state.losses.at[own].set(jnp.asarray([one.validation for one in found]))
+        trained = state.trained.at[own].set(jnp.asarray([one.training for one in found]))
         model = best.model if best.validation <= float(jnp.min(state.losses)) else state.model
-        low, second = np.sort(np.asarray(losses))[:2]
         late = time.perf_counter() > self.until
-        finished = bool(best.validation < SOLVED or second < AGREED * low or late)
-        return StartsState(model, losses), Advance(best.training, min(best.validation, float(low)), finished=finished)
+        finished = best.validation < SOLVED or agreed(np.asarray(losses), np.asarray(trained)) or late
+        return StartsState(model, losses, trained), Advance(best.training, float(jnp.min(losses)), finished=finished)
 
     def _descend(self, index: int, model: Any, part: Data, race: "_Race") -> "_Found":
         with jax.enable_x64(True):
@@ -113,6 +120,15 @@ class StartsStage:
 
     def model(self, state: StartsState) -> Any:
         return state.model
+
+
+def agreed(losses: Float[np.ndarray, " starts"], trained: Float[np.ndarray, " starts"]) -> bool:
+    """Whether the two best starts found the same valley, by their losses on validation and in training."""
+    best = np.argsort(losses)[:2]
+    (low, second), (one, other) = losses[best], trained[best]
+    holds = bool((losses[best] < HOLDS * trained[best]).all())
+    alike = max(one, other) < AGREED_IN_TRAINING * min(one, other)
+    return bool(second < AGREED * low or (holds and alike))
 
 
 @dataclass(frozen=True, eq=False)
