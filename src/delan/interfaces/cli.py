@@ -260,7 +260,8 @@ def describe(
     for path in (plot, out):
         if path is not None:
             _require_writable(path)
-    from .describe import read_description, show, write_picture, write_urdf
+    from .describe import read_description, write_picture, write_urdf
+    from .describe_telling import show
 
     description = read_description(model)
     told = []
