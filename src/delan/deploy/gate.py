@@ -20,6 +20,7 @@ from ..mechanics.integration import rollout
 from ..models.actuator import ActuatedModel
 from ..models.dynamics import DynamicsModel, InverseDynamics, require_same_joints
 from ..models.trust import TrustedModel, bare
+from .certificate import Certificate, Check
 from .compiled import compile
 from .workspace import Workspace
 
@@ -68,37 +69,6 @@ class GateSettings:
         for name, value in asdict(self).items():
             if not (value >= 0 if name == "seed" else value > 0) or value == float("inf"):
                 raise SettingsError(f"{name} must be positive and finite, got {value}")
-
-
-@dataclass(frozen=True)
-class Check:
-    """One question put to a model: what was asked, what was found, whether that is enough, and why it matters."""
-
-    name: str
-    passed: bool
-    asked: str
-    found: str
-    why: str
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """What became of all questions; the model may drive if every one passed."""
-
-    checks: tuple[Check, ...]
-
-    @property
-    def passed(self) -> bool:
-        return all(check.passed for check in self.checks)
-
-    @property
-    def verdict(self) -> str:
-        """One sentence."""
-        failed = [check.name for check in self.checks if not check.passed]
-        return f"refused: {', '.join(failed)}" if failed else f"passed all {len(self.checks)} checks"
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"passed": self.passed, "verdict": self.verdict, "checks": [asdict(check) for check in self.checks]}
 
 
 def examine(model: Any, limits: JointLimits, dataset: Dataset, settings: GateSettings | None = None) -> Certificate:
