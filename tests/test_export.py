@@ -305,7 +305,8 @@ def test_memory_of_friction_in_c_is_that_of_python(tmp_path):
 
 def test_the_command_writes_code_that_runs(tmp_path):
     model = with_motors(trained(MIXED))
-    delan.save(model, tmp_path / "my-arm.delan", provenance={"log": "monday.csv", "scores": {"test": {"nmse": [0.1]}}})
+    scores = {"test": {"torque": {"nmse": [0.1, 0.02, 3e-5]}}, "other": {}}
+    delan.save(model, tmp_path / "my-arm.delan", provenance={"log": "monday.csv", "scores": scores})
     told = CliRunner().invoke(app, ["export", str(tmp_path / "my-arm.delan"), "--json", "--double"])
     assert told.exit_code == 0, told.output
     answer = json.loads(told.stdout)
@@ -313,6 +314,7 @@ def test_the_command_writes_code_that_runs(tmp_path):
     assert folder == tmp_path / "my-arm_c"
     header = (folder / "my_arm.h").read_text()
     assert "monday.csv" in header
+    assert "torque nMSE per joint on test: 0.1, 0.02, 3e-05" in header
     assert "prismatic; m, m/s, m/s^2, N" in header
     assert answer["checksum"] in header
     for main in ("test.c", "example.c"):

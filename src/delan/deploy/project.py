@@ -71,8 +71,8 @@ def told_of(header: Mapping[str, Any]) -> dict[str, str]:
     if header.get("verdict") is not None:  # of the fit alone: whether to deploy is for the gate to say
         told["best of the fit"] = str(header["verdict"]).removeprefix("Deploy ")
     for part, score in (header.get("scores") or {}).items():
-        errors = ", ".join(f"{one:.2g}" for one in score["torque"]["nmse"])
-        told[f"torque nMSE per joint on {part}"] = errors
+        if "torque" in score:
+            told[f"torque nMSE per joint on {part}"] = ", ".join(f"{one:.2g}" for one in score["torque"]["nmse"])
     return told
 
 
