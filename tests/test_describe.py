@@ -18,6 +18,7 @@ from delan import storage
 from delan.errors import ModelError
 from delan.interfaces.cli import app
 from delan.joints import JointLimits, Joints
+from delan.learning.axes import told_axes
 from delan.learning.links import in_plain_frames, told_links
 from delan.models.actuator import ActuatedModel, Actuator, ActuatorSettings, MotorPair
 from delan.models.feed_forward import FeedForwardNetwork
@@ -399,6 +400,81 @@ def test_nearly_parallel_axes_are_doubted(folder):
     pair = [replace(bodies[0], axis=up), replace(bodies[1], axis=up, rotation=tilted)]
     storage.save(from_rigid_body(rigid(pair)), folder / "flat.delan")
     assert "0.57° from parallel" in " ".join(described(folder, "flat.delan").stdout.split())
+
+
+def planar(tilt: float) -> RigidBody:
+    """Two links that hang in a plane, 0.5 m between their axes, the second tilted out of parallel [rad]."""
+    up, inertia = np.array([0.0, 0.0, 1.0]), np.diag([0.02, 0.03, 0.04])
+    first = random_arm(("revolute", "revolute"), seed=0)[0][0]
+    first = replace(
+        first, axis=up, anchor=np.zeros(3), position=np.zeros(3), rotation=np.eye(3), centre=np.array([0.2, 0.0, 0.0])
+    )
+    turn = Rotation.from_rotvec([0, tilt, 0]).as_matrix()
+    second = replace(first, parent=0, joint="elbow", position=np.array([0.5, 0, 0]), rotation=turn)
+    bodies = [replace(one, mass=1.0, inertia=inertia) for one in (first, second)]
+    return RigidBody.from_bodies(bodies, gravity=(0.0, -9.81, 0.0))
+
+
+def provenance(rmse: float, dof: int = 2) -> dict[str, Any]:
+    scores = {"validation": {"torque": {"nmse_mean": 1e-6, "rmse": [rmse] * dof}}}
+    return {"scores": scores, "fit": {"samples": 400, "seconds": 1.0}}
+
+
+def test_axes_that_torques_cannot_tell_from_parallel_ones_are_told_parallel(folder, tmp_path):
+    skew = from_rigid_body(planar(0.02))
+    storage.save(skew, folder / "skew.delan", provenance=provenance(0.05))
+    found = told(folder, "skew.delan", "--out", tmp_path / "arm.urdf")
+    elbow = found["geometry"]["axes"][1]
+    assert elbow["twist"] == pytest.approx(0, abs=1e-6)
+    assert elbow["twist_error"] == pytest.approx(np.degrees(0.02), rel=1e-6)
+    assert elbow["distance"] == pytest.approx(0.5, abs=2e-3)
+    assert 0 < elbow["distance_error"] < 0.01
+    assert "1.1° from parallel" in found["notes"][0]
+    assert "square to the axes" in found["free"][1]
+    again = RigidBody.from_urdf(tmp_path / "arm.urdf")
+    for seed in range(5):
+        rows = motion(2, seed)
+        np.testing.assert_allclose(again.inverse_dynamics(*rows), planar(0.02).inverse_dynamics(*rows), atol=0.15)
+    shown = described(folder, "skew.delan").stdout
+    assert "0.0 ±1" in shown
+    assert "they are told as parallel" in " ".join(shown.split())
+
+
+def test_axes_that_a_good_fit_tells_from_parallel_ones_stay_as_they_are(folder):
+    storage.save(from_rigid_body(planar(0.02)), folder / "sharp.delan", provenance=provenance(1e-6))
+    found = told(folder, "sharp.delan")
+    elbow = found["geometry"]["axes"][1]
+    assert elbow["twist"] == pytest.approx(np.degrees(0.02), rel=1e-6)
+    assert 0 < elbow["twist_error"] < 0.1
+    assert "if they are parallel on the robot" in found["notes"][0]
+
+
+def test_the_doubt_in_axes_grows_with_the_error():
+    exact = from_rigid_body(wam())
+    fine, rough = (told_axes(exact, rmse=np.full(7, noise), samples=100).doubts for noise in (0.01, 0.02))
+    for axis, one, two in zip(learned_arm(exact).axes, fine, rough, strict=True):
+        for name in ("twist", "distance", "offset"):
+            error = getattr(one, name)
+            assert (error is None) == (axis.parent is None or getattr(axis, name) is None)
+            if error is not None:
+                assert 0 < error < np.inf
+                assert getattr(two, name) == pytest.approx(2 * error, rel=1e-4)
+
+
+def test_a_length_that_no_joint_feels_is_not_told():
+    """Parallel axes without gravity: only products of lengths and masses move the joints."""
+    floating = RigidBody.from_bodies(planar(0.0).bodies, gravity=(0.0, 0.0, 0.0))
+    found = told_axes(from_rigid_body(floating), rmse=np.full(2, 0.01), samples=100)
+    assert found.doubts[1].distance == np.inf
+    assert not found.flat
+
+
+def test_a_centre_of_mass_far_outside_of_the_arm_is_told_of(folder, tmp_path):
+    body = planar(0.0)
+    far = [body.bodies[0], replace(body.bodies[1], centre=np.array([0.2, 0.0, 8.0]))]
+    storage.save(from_rigid_body(RigidBody.from_bodies(far, gravity=(0.0, -9.81, 0.0))), folder / "far.delan")
+    shown = " ".join(described(folder, "far.delan", "--out", tmp_path / "far.urdf").stdout.split())
+    assert "The centre of mass of elbow is written 8 m from its joint, in an arm of 0.5 m" in shown
 
 
 @pytest.mark.parametrize(

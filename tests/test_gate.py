@@ -15,8 +15,9 @@ from typer.testing import CliRunner
 
 from delan import storage
 from delan.data.cosines import cosines
+from delan.deploy.certificate import CURES, Certificate
 from delan.deploy.compiler import find_compiler
-from delan.deploy.gate import Certificate, GateSettings, examine
+from delan.deploy.gate import GateSettings, examine
 from delan.deploy.limits import limits_of_urdf, read_limits
 from delan.deploy.workspace import Workspace
 from delan.errors import SettingsError
@@ -212,6 +213,30 @@ def ran(*arguments):
     return CliRunner().invoke(app, [str(one) for one in arguments])
 
 
+def test_every_check_says_what_to_do():
+    network = FeedForwardNetwork(TWO_LINK.joints, FeedForwardSettings(width=8), key=jax.random.key(0))
+    found = (examine(one, TWO_LINK.limits, motions(20, 21), FEW) for one in (sound(), network))
+    told = {check.name: check.cure for certificate in found for check in certificate.checks}
+    assert told.keys() == CURES.keys()
+    assert all(told.values())
+
+
+def test_the_code_of_a_refused_model_does_not_say_deploy(files, monkeypatch):
+    """What the fit found best is no leave to drive."""
+    monkeypatch.chdir(files)
+    scores = {"test": {"torque": {"nmse": [0.0123, 0.5], "nmse_mean": 0.25, "rmse": [0.1, 0.1]}}}
+    said = {"verdict": "Deploy the chain: on the test motion its nMSE is 0.25.", "scores": scores}
+    storage.save(sound(), files / "doubted.delan", provenance=said)
+    (files / "weak.toml").write_text("torque = 0.5\n")
+    assert ran("gate", "doubted.delan", "--log", "log.npz", "--limits", "weak.toml").exit_code == 1
+    ran("export", "doubted.delan", "-o", "doubted")
+    header = (files / "doubted" / "doubted.h").read_text()
+    assert "gate: refused: gravity torque" in header
+    assert "Deploy" not in header
+    assert "best of the fit: the chain: on the test motion its nMSE is 0.25." in header
+    assert "torque nMSE per joint on test: 0.012, 0.5" in header
+
+
 def test_the_command_keeps_a_certificate_that_the_code_carries(files, monkeypatch):
     monkeypatch.chdir(files)
     never = ran("export", "arm.delan", "-o", "before")
@@ -243,13 +268,19 @@ def test_a_refused_model_ends_with_another_exit_code_and_the_reason(files, monke
     result = ran("gate", "arm.delan", "--log", "log.npz", "--limits", "weak.toml")
     assert result.exit_code == 1
     assert "refused: gravity torque" in result.output
-    assert ran("gate", "arm.delan", "--log", "log.npz").exit_code == 1  # no limits
+    assert "What to do: see that the limits' `torque` is right" in " ".join(result.output.split())
+    cures = {check["name"]: check.get("cure") for check in json.loads((files / "arm.gate.json").read_text())["checks"]}
+    assert cures["gravity torque"].startswith("see that")
+    assert cures["C code"] is None
+    unknown = ran("gate", "arm.delan", "--log", "log.npz")
+    assert unknown.exit_code == 2
+    assert "give --limits" in unknown.output
 
 
 def test_a_truncated_file_is_refused(files):
     whole = (files / "arm.delan").read_bytes()
     (files / "half.delan").write_bytes(whole[: len(whole) // 2])
     result = ran("gate", files / "half.delan", "--log", files / "log.npz", "--limits", files / "limits.toml")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "truncated, damaged" in result.output
     assert not (files / "half.gate.json").exists()

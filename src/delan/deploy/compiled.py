@@ -23,8 +23,8 @@ Vector = Float[np.ndarray, " dof"]
 class CompiledModel:
     """A model in machine code, with the methods of the model it was made of, on numpy arrays.
 
-    Each result is an array that the next call of the same method writes over; copy it to keep it. Not for several
-    threads at once: give each its own.
+    Each result is an array of its own. A loop that must not allocate gives `out`, an array of the code's precision, to
+    be written to and given back. Not for several threads at once: give each its own.
     """
 
     def __init__(self, model: Any, *, precision: Precision = "double", fast_math: bool = True):
@@ -68,31 +68,31 @@ class CompiledModel:
         """Take the numbers of another model of the same shape, as `Numbers` orders them."""
         self._weights[:] = numbers
 
-    def inverse_dynamics(self, q: Vector, qd: Vector, qdd: Vector) -> Vector:
+    def inverse_dynamics(self, q: Vector, qd: Vector, qdd: Vector, *, out: Vector | None = None) -> Vector:
         """The torque of a motion [N m or N]."""
         self._put(q, qd, qdd)
         self._inverse()
-        return self._torque
+        return _kept(self._torque, out)
 
-    def forward_dynamics(self, q: Vector, qd: Vector, tau: Vector) -> Vector:
+    def forward_dynamics(self, q: Vector, qd: Vector, tau: Vector, *, out: Vector | None = None) -> Vector:
         """The acceleration that a torque makes [rad/s² or m/s²]."""
         self._put(q, qd, tau)
         self._forward()
-        return self._acceleration
+        return _kept(self._acceleration, out)
 
     def mass_matrix(self, q: Vector) -> Float[np.ndarray, "dof dof"]:
         """The inertia H(q) [kg m² or kg]."""
         self._put(q)
         self._mass()
-        return self._inertia
+        return self._inertia.copy()
 
     def components(self, q: Vector, qd: Vector, qdd: Vector) -> TorqueComponents:
         """The parts of the torque."""
-        torque = self.inverse_dynamics(q, qd, qdd).copy()
+        torque = self.inverse_dynamics(q, qd, qdd)
         self._coriolis()
         self._gravity()
         self._friction()
-        _, coriolis, gravity, friction = self._part
+        _, coriolis, gravity, friction = self._part.copy()
         return TorqueComponents(torque - coriolis - gravity - friction, coriolis, gravity, friction)
 
     def energy(self, q: Vector, qd: Vector) -> Energy:
@@ -139,6 +139,17 @@ class CompiledModel:
         inputs = [one.ctypes.data for one in (self._q, self._qd, self._push)]
         single = self._dtype == np.float32
         return call(address, ctypes.addressof(self._tables[function]), 3, len(self._q), single, result, slow, *inputs)
+
+
+def _kept(result: Vector, out: Vector | None) -> Vector:
+    """The result where the next call does not write over it."""
+    if out is None:
+        return result.copy()
+    if not isinstance(out, np.ndarray) or out.shape != result.shape or out.dtype != result.dtype:
+        given = f"{out.dtype} {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
+        raise ModelError(f"out must be an array of {result.dtype} {result.shape}, got {given}; or leave it out")
+    out[...] = result
+    return out
 
 
 def compile(model: Any, *, precision: Precision = "double", fast_math: bool = True) -> CompiledModel:

@@ -16,6 +16,8 @@ from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..errors import CompilerError, SettingsError
 
 FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-fPIC", "-shared")
@@ -54,7 +56,8 @@ def caller() -> Any | None:
     source = resources.files(__name__.rpartition(".")[0]).joinpath("kernels", "python_call.c").read_text("utf-8")
     abi = sysconfig.get_config_var("SOABI") or platform.python_version()
     try:
-        path = _built({"delan_call.c": f"/* {abi} */\n{source}"}, (f"-I{headers}",), _compiler())
+        whole = {"delan_call.c": f"/* {abi}, numpy {np.__version__} */\n{source}"}
+        path = _built(whole, (f"-I{headers}", f"-I{np.get_include()}"), _compiler())
         loader = ExtensionFileLoader("delan_call", str(path))
         spec = spec_from_loader("delan_call", loader)
         assert spec is not None

@@ -20,6 +20,7 @@ from ..mechanics.integration import rollout
 from ..models.actuator import ActuatedModel
 from ..models.dynamics import DynamicsModel, InverseDynamics, require_same_joints
 from ..models.trust import TrustedModel, bare
+from .certificate import Certificate, Check
 from .compiled import compile
 from .workspace import Workspace
 
@@ -68,37 +69,6 @@ class GateSettings:
         for name, value in asdict(self).items():
             if not (value >= 0 if name == "seed" else value > 0) or value == float("inf"):
                 raise SettingsError(f"{name} must be positive and finite, got {value}")
-
-
-@dataclass(frozen=True)
-class Check:
-    """One question put to a model: what was asked, what was found, whether that is enough, and why it matters."""
-
-    name: str
-    passed: bool
-    asked: str
-    found: str
-    why: str
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """What became of all questions; the model may drive if every one passed."""
-
-    checks: tuple[Check, ...]
-
-    @property
-    def passed(self) -> bool:
-        return all(check.passed for check in self.checks)
-
-    @property
-    def verdict(self) -> str:
-        """One sentence."""
-        failed = [check.name for check in self.checks if not check.passed]
-        return f"refused: {', '.join(failed)}" if failed else f"passed all {len(self.checks)} checks"
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"passed": self.passed, "verdict": self.verdict, "checks": [asdict(check) for check in self.checks]}
 
 
 def examine(model: Any, limits: JointLimits, dataset: Dataset, settings: GateSettings | None = None) -> Certificate:
@@ -244,7 +214,8 @@ class _Examiner:
         errors = evaluate(self.trusted, self.dataset, rollouts=False).torque
         found = float(np.nanmax(errors.nmse)) if np.isfinite(errors.nmse).any() else float("nan")
         asked = f"nMSE of every joint ≤ {self.settings.error:g}"
-        told = f"{found:.3g} at the worst joint, {errors.nmse_mean:.3g} in the mean"
+        worst = self.model.joints.names[int(np.argmax(np.nan_to_num(errors.nmse, nan=-1.0)))]
+        told = f"{found:.3g} at {worst}, {errors.nmse_mean:.3g} in the mean"
         why = "a torque that is mostly error is worse than feedback alone"
         return Check("error on the log", found <= self.settings.error, asked, told, why)
 
@@ -254,8 +225,10 @@ class _Examiner:
         if not isinstance(self.trusted, TrustedModel):
             return Check("band", False, "a band of the torque", "the model has none; fit it with `delan fit LOG`", why)
         least = self.trusted.level - self.settings.coverage
-        found = float(coverage(self.trusted, self.dataset).min())
-        return Check("band", found >= least, f"holds ≥ {least:.0%} of each joint's torques", f"{found:.0%}", why)
+        shares = coverage(self.trusted, self.dataset)
+        found, worst = float(shares.min()), self.model.joints.names[int(np.argmin(shares))]
+        asked = f"holds ≥ {least:.0%} of each joint's torques"
+        return Check("band", found >= least, asked, f"{found:.0%} at {worst}", why)
 
     def known(self) -> Check:
         """How many of the log's states are like the training data."""
@@ -277,7 +250,8 @@ class _Examiner:
             return Check("workspace", False, asked, "the model does not know where its data were", why)
         q = np.asarray(self.trusted.domain.states)[:, : self.model.joints.dof]
         span = np.ptp(q, axis=0) / (2 * np.split(self.space.reach, 3)[0])
-        found = f"{span.min():.0%} to {min(span.max(), 1):.0%}, joint by joint"
+        least = self.model.joints.names[int(np.argmin(span))]
+        found = f"{span.min():.0%} ({least}) to {min(span.max(), 1):.0%}"
         return Check("workspace", bool(span.min() >= self.settings.span), asked, found, why)
 
     def code(self) -> Check:
@@ -289,7 +263,7 @@ class _Examiner:
             made = compile(self.trusted, precision="float")
         except (CompilerError, ModelError) as error:
             return Check("C code", False, asked, str(error), why)
-        got = np.array([made.inverse_dynamics(*row).copy() for row in zip(q, qd, qdd, strict=True)])
+        got = np.array([made.inverse_dynamics(*row) for row in zip(q, qd, qdd, strict=True)])
         wanted = self._torque(q, qd, qdd)
         off = float(np.max(np.abs(got - wanted) / np.maximum(np.abs(wanted).max(axis=0), TINY)))
         return Check("C code", off <= self.settings.compiled, asked, f"{off:.2g}", why)

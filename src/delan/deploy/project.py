@@ -1,6 +1,5 @@
 """A folder of C code that its receiver can build, test and call: `delan export`."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -66,14 +65,14 @@ def make_folder(folder: Path) -> None:
 def told_of(header: Mapping[str, Any]) -> dict[str, str]:
     """What the header of a model file says of its making, in a few lines."""
     told = {}
-    for name in ("log", "verdict", "seed", "created"):
+    for name in ("log", "seed", "created"):
         if header.get(name) is not None:
             told[name] = str(header[name])
-    scores = header.get("scores")
-    if isinstance(scores, Mapping):
-        for part, score in scores.items():
-            if isinstance(score, Mapping) and "nmse" in score:
-                told[f"torque nMSE per joint, {part}"] = json.dumps([round(float(one), 6) for one in score["nmse"]])
+    if header.get("verdict") is not None:  # of the fit alone: whether to deploy is for the gate to say
+        told["best of the fit"] = str(header["verdict"]).removeprefix("Deploy ")
+    for part, score in (header.get("scores") or {}).items():
+        if "torque" in score:
+            told[f"torque nMSE per joint on {part}"] = ", ".join(f"{one:.2g}" for one in score["torque"]["nmse"])
     return told
 
 

@@ -265,7 +265,8 @@ def describe(
     for path in (plot, out):
         if path is not None:
             _require_writable(path)
-    from .describe import read_description, show, write_picture, write_urdf
+    from .describe import read_description, write_picture, write_urdf
+    from .describe_telling import show
 
     description = read_description(model)
     told = []
@@ -344,10 +345,18 @@ def gate(
     *,
     log_options: Any,
 ) -> None:
-    """Decide whether a model may drive a robot: exit code 0 only if every check passes; a certificate is kept."""
+    """Decide whether a model may drive a robot; a certificate is kept beside it.
+
+    Exit code 0 only if every check passes, 1 if the model is refused, 2 if it could not be examined.
+    """
     from .gate import run_gate
 
-    if not run_gate(model, log, log_options, limits=limits, urdf=urdf, as_json=as_json):
+    try:
+        passed = run_gate(model, log, log_options, limits=limits, urdf=urdf, as_json=as_json)
+    except DelanError as error:
+        typer.echo(f"delan: {error}", err=True)
+        raise typer.Exit(2) from None
+    if not passed:
         raise typer.Exit(1)
 
 

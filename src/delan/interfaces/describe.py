@@ -1,6 +1,6 @@
 """What `delan describe` tells of a model file: what the model is, what it learned, and what joint data cannot tell."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -8,29 +8,23 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from .. import storage
 from ..errors import ModelError, SettingsError
+from ..learning.axes import ToldAxes, told_axes
 from ..learning.links import ToldLinks, in_plain_frames, told_links
 from ..models.actuator import ActuatedModel, Actuator
 from ..models.chain import GRAVITY_ACCELERATION, LagrangianChain
 from ..models.geometry import LearnedArm, from_rigid_body, learned_arm
-from ..models.rigid_body import LINK_PARAMETERS, RigidBody
-from ..models.trust import bare
+from ..models.rigid_body import RigidBody
+from ..models.trust import TrustedModel, bare
 from ..report.skeleton import draw_skeleton
 from ..robots.urdf import urdf_of
 
-KINDS = {
-    "lagrangian_chain": "a Lagrangian chain, a rigid arm of learned geometry",
-    "lagrangian_network": "a Lagrangian network",
-    "feed_forward_network": "a feed-forward network",
-}
-UNITS = {**dict.fromkeys(LINK_PARAMETERS, "kg m²"), "mass": "kg", "mx": "kg m", "my": "kg m", "mz": "kg m"}
-"""Of a link's numbers; those of a motor go by the kind of its joint."""
 NEARLY_PARALLEL = (0.01, 2.0)
 """Axes that are between so many degrees from parallel may be parallel, and are then badly placed."""
+FAR = 2.0
+"""A centre of mass is absurdly far from its joint at so many lengths of the whole arm."""
 
 ROTOR_SHOWN = 1e-6
 """Rotors of less than this [kg m² or kg] are none."""
@@ -38,18 +32,27 @@ ROTOR_SHOWN = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Description:
-    """A model file, read; `arm` is None if its model has no geometry, `links` if what it has is no rigid arm."""
+    """A model file, read; `arm` is None if its model has no geometry, `links` if what it has is no rigid arm.
+
+    `axes` is None if the file does not say how wrong the torques are; else axes which these cannot tell from parallel
+    ones are parallel in `model` and `arm`.
+    """
 
     path: Path
     header: dict[str, Any]
     model: Any
-    arm: LearnedArm | None
-    links: ToldLinks | None
-    notes: tuple[str, ...]
+    arm: LearnedArm | None = None
+    axes: ToldAxes | None = None
+    links: ToldLinks | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def actuator(self) -> Actuator | None:
         return self.model.actuator if isinstance(self.model, ActuatedModel) else None
+
+    @property
+    def flat(self) -> bool:
+        return self.axes is not None and self.axes.flat
 
     @property
     def weights(self) -> int:
@@ -64,10 +67,10 @@ class Description:
             **header,
             "joints": joints,
             "weights": self.weights,
-            "geometry": None if self.arm is None else _geometry(self.arm),
+            "geometry": None if self.arm is None else _geometry(self.arm, self.axes),
             "links": None if self.links is None else _links(self.links),
-            "friction": None if self.actuator is None else _friction(self.actuator),
-            "free": [] if self.arm is None else freedoms(self.arm, self.links),
+            "friction": None if self.actuator is None else friction_of(self.actuator),
+            "free": [] if self.arm is None else freedoms(self.arm, self.links, flat=self.flat),
             "notes": list(self.notes),
         }
 
@@ -76,23 +79,41 @@ def read_description(path: Path) -> Description:
     """Read a model file and, if its model is a chain, what it learned."""
     header = storage.read_header(path)
     with jax.enable_x64(True):
-        model: Any = bare(storage.load(path))
+        whole: Any = storage.load(path)
+        model: Any = bare(whole)
         if not isinstance(model.rigid if isinstance(model, ActuatedModel) else model, LagrangianChain):
-            return Description(path, header, model, None, None, ())
-        arm, links, notes = learned_arm(model), None, []
+            return Description(path, header, model)
+        axes, links, notes, errors = None, None, [], _torque_errors(header)
         try:
-            links = told_links(model, **_torque_errors(header))
+            if errors:
+                states = np.asarray(whole.domain.states) if isinstance(whole, TrustedModel) else None
+                axes = told_axes(model, states=states, **errors)
+                model = _with_chain(model, axes.chain)
+            links = told_links(model, **errors, bent=0.0 if axes is None else axes.bent)
         except ModelError as error:
             notes.append(str(error))
+        arm = learned_arm(model)
+    return Description(path, header, model, arm, axes, links, (*notes, *_doubted(arm, axes)))
+
+
+def _with_chain(model: Any, chain: LagrangianChain) -> Any:
+    return eqx.tree_at(lambda one: one.rigid, model, chain) if isinstance(model, ActuatedModel) else chain
+
+
+def _doubted(arm: LearnedArm, axes: ToldAxes | None) -> Iterator[str]:
+    """What is doubtful about the axes, in sentences."""
+    found = {} if axes is None else {one.joint: one.found for one in axes.doubts}
     low, high = NEARLY_PARALLEL
     for axis in arm.axes:
+        if found.get(axis.joint) is not None:
+            yield (
+                f"the fit left the axes of {axis.parent} and {axis.joint} {found[axis.joint]:.2g}° from parallel, but "
+                "with parallel ones torques change by less than its error on validation: they are told as parallel"
+            )
         tilt = min(axis.twist, 180 - axis.twist)
         if axis.parent is not None and low < tilt < high:
             told = f"the axes of {axis.parent} and {axis.joint} are {tilt:.2g}° from parallel"
-            notes.append(
-                f"{told}; if they are parallel on the robot, the distance, offsets and frames here are not its own"
-            )
-    return Description(path, header, model, arm, links, tuple(notes))
+            yield f"{told}; if they are parallel on the robot, the distance, offsets and frames here are not its own"
 
 
 def _torque_errors(header: dict[str, Any]) -> dict[str, Any]:
@@ -107,14 +128,22 @@ def _named_kinds(model: Any) -> Sequence[tuple[str, str]]:
     return list(zip(model.joints.names, model.joints.kinds, strict=True))
 
 
-def _geometry(arm: LearnedArm) -> dict[str, Any]:
+def _geometry(arm: LearnedArm, axes: ToldAxes | None) -> dict[str, Any]:
+    errors = [{}] * len(arm.axes)
+    if axes is not None:
+        names = ("twist", "distance", "offset")
+        errors = [{f"{name}_error": _finite(getattr(one, name)) for name in names} for one in axes.doubts]
     return {
-        "axes": [asdict(axis) for axis in arm.axes],
+        "axes": [asdict(axis) | error for axis, error in zip(arm.axes, errors, strict=True)],
         "points": arm.points.tolist(),
         "directions": arm.directions.tolist(),
         "gravity": arm.gravity.tolist(),
         "stretch": list(arm.stretch),
     }
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or np.isinf(value) else value
 
 
 def _links(links: ToldLinks) -> dict[str, Any]:
@@ -125,7 +154,7 @@ def _links(links: ToldLinks) -> dict[str, Any]:
     return {"rank": links.rank, "of": len(links.parameters), "alone": alone, **others}
 
 
-def _friction(actuator: Actuator) -> dict[str, Any]:
+def friction_of(actuator: Actuator) -> dict[str, Any]:
     steps = bool({"coulomb", "asymmetric", "stribeck", "load", "stops"} & set(actuator.settings.terms))
     widths = {"width": np.exp(actuator.log_width).tolist()} if steps else {}
     if "stribeck" in actuator.settings.terms:
@@ -134,7 +163,7 @@ def _friction(actuator: Actuator) -> dict[str, Any]:
     return {"motors": list(actuator.motors), "weights": weights, **widths}
 
 
-def freedoms(arm: LearnedArm, links: ToldLinks | None) -> list[str]:
+def freedoms(arm: LearnedArm, links: ToldLinks | None, *, flat: bool) -> list[str]:
     """What joint data leave open of an arm, in sentences."""
     first, several = arm.joints.names[0], sum(axis.parent is None for axis in arm.axes) > 1
     told = [
@@ -147,120 +176,16 @@ def freedoms(arm: LearnedArm, links: ToldLinks | None) -> list[str]:
     free = [f"Joint data leave open {', '.join(told[:-1])}, and {told[-1]}."]
     if "prismatic" in arm.joints.kinds:
         free.append("Lengths are in the unit of the sliding joints' positions.")
+    elif flat:
+        free.append(
+            f"Lengths are in metres because gravity is taken as {GRAVITY_ACCELERATION} m/s² square to the axes: "
+            "they are all parallel, and no joint feels how far it leans along them."
+        )
     elif links is None or links.weighed:
         free.append(f"Lengths are in metres because gravity is taken as {GRAVITY_ACCELERATION} m/s².")
     else:
         free.append("Lengths and masses have no unit, for no joint feels gravity and none slides.")
     return free
-
-
-def show(description: Description) -> None:
-    """The description on the terminal."""
-    console = Console(markup=False, highlight=False)  # [m] is a unit, not markup
-    for sentence in _origin(description):
-        console.print(sentence)
-    arm, links = description.arm, description.links
-    if arm is None:
-        console.print("It has no geometry to show; a chain has (`delan fit --model chain`).")
-    else:
-        console.print(_axes_table(arm))
-        size = float(np.linalg.norm(arm.gravity))
-        angle = float(np.degrees(np.arccos(np.clip(arm.gravity @ arm.directions[0] / max(size, 1e-12), -1, 1))))
-        console.print(f"Gravity: {size:.4g} m/s², {angle:.2f}° from the first axis.")
-        if links is not None:
-            console.print(_links_table(arm, links))
-            console.print(_told(links))
-        console.print(" ".join(freedoms(arm, links)))
-    if description.actuator is not None:
-        console.print(_friction_table(description.actuator))
-    for note in description.notes:
-        console.print(f"Note: {note}.")
-
-
-def _origin(description: Description) -> list[str]:
-    """What the model is and where it comes from, as far as its file knows."""
-    header = description.header
-    friction = ", with friction at the motors" if description.actuator is not None else ""
-    sentences = [
-        f"{description.path.name}: {KINDS[header['kind']]}{friction}; "
-        f"{description.model.joints.dof} joints, {description.weights} weights"
-    ]
-    fit = header.get("fit") or {}
-    learned = [f"from {header['log']}"] if "log" in header else []
-    learned += [f"{fit['samples']} samples in {fit['seconds']:.0f} s"] if {"samples", "seconds"} <= fit.keys() else []
-    learned += [f"seed {header['seed']}"] if "seed" in header else []
-    if learned:
-        sentences.append(f"Learned {', '.join(learned)}.")
-    scores = {name: one["torque"]["nmse_mean"] for name, one in (header.get("scores") or {}).items()}
-    if scores:
-        sentences.append(f"Torque nMSE: {', '.join(f'{value:.2e} on {name}' for name, value in scores.items())}.")
-    versions = ", ".join(f"{name} {number}" for name, number in header["versions"].items())
-    return [*sentences, f"Written by {versions}."]
-
-
-def _told(links: ToldLinks) -> str:
-    """How to read the table of links."""
-    alone, count = len(links.named("alone")), len(links.parameters)
-    frame = "z along its axis, x along the normal from the axis before, the origin where that meets its axis"
-    return (
-        f"A joint's frame: {frame}. mx, my, mz: mass × centre; Ixx …: moments about the origin; armature: the rotor; "
-        "–: told only in sums with others. "
-        f"Motion can tell {links.rank} combinations of {count} such numbers, {alone} of them alone: those above."
-    )
-
-
-def _axes_table(arm: LearnedArm) -> Table:
-    table = Table(title="Axes at joint positions zero", title_justify="left")
-    for column in ("joint", "hangs on"):
-        table.add_column(column)
-    for column in ("twist\nto that [°]", "distance\nto that [m]", "offset along\nthat axis [m]"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for axis in arm.axes:
-        if axis.parent is None:
-            table.add_row(axis.joint, "base", "–", "–", "–")
-        else:
-            table.add_row(
-                axis.joint, axis.parent, _fixed(axis.twist, 3), _fixed(axis.distance, 5), _fixed(axis.offset, 5)
-            )
-    return table
-
-
-def _fixed(value: float | None, digits: int) -> str:
-    return "–" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"  # + 0: no minus zero
-
-
-def _links_table(arm: LearnedArm, links: ToldLinks) -> Table:
-    """The numbers told alone, joint by joint, and for each joint its rotor."""
-    table = Table(title="Links and rotors, in the joints' frames", title_justify="left")
-    for column in ("joint", "number"):
-        table.add_column(column, no_wrap=True)
-    for column in ("value", "± about"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("unit", no_wrap=True)
-    sliding = {joint for joint, kind in zip(arm.joints.names, arm.joints.kinds, strict=True) if kind == "prismatic"}
-    for owner in dict.fromkeys(one.owner for one in links.parameters):
-        for one in (one for one in links.parameters if one.owner == owner):
-            motor = {"armature": "kg", "offset": "N"} if owner in sliding else {"armature": "kg m²", "offset": "N m"}
-            unit = {**UNITS, **motor}[one.name]
-            if one.identifiable == "alone":
-                error = "" if one.error is None else f"{one.error:.1g}"
-                table.add_row(owner, one.name, f"{one.value:.4g}", error, unit)
-            elif one.name == "armature":
-                table.add_row(owner, one.name, "–", "", unit)
-        table.add_section()
-    return table
-
-
-def _friction_table(actuator: Actuator) -> Table:
-    table = Table(title="Friction in N m, N m s/rad (viscous), rad/s (widths); m for rad where it slides")
-    table.title_justify = "left"
-    table.add_column("motor", no_wrap=True)
-    table.add_column("weights")
-    told = _friction(actuator)
-    rows = {**told["weights"], **{name: told[name] for name in ("width", "stribeck_speed") if name in told}}
-    for index, motor in enumerate(told["motors"]):
-        table.add_row(motor, ", ".join(f"{name} {row[index]:.4g}" for name, row in rows.items()))
-    return table
 
 
 def write_picture(description: Description, path: Path, truth: Path | None) -> None:
@@ -302,10 +227,23 @@ def write_urdf(description: Description, path: Path) -> list[str]:
             f"Rotors left out [kg m² or kg]: {left_out}. Add them in the simulator (MuJoCo: armature), or take "
             "delan.to_rigid_body, which has them."
         )
+    told += _far_centres(body)
     size = float(np.linalg.norm(arm.gravity))
     if abs(size - GRAVITY_ACCELERATION) > 1e-4 * GRAVITY_ACCELERATION:
         told.append(f"The learned gravity is {size:.4g} m/s²; readers of a URDF take their own.")
     return told
+
+
+def _far_centres(body: RigidBody) -> list[str]:
+    """Links whose mass would have to hang far outside of the arm."""
+    length = sum(float(np.linalg.norm(one.position)) for one in body.bodies if one.parent >= 0)
+    away = {one.joint: float(np.linalg.norm(one.centre)) for one in body.bodies}
+    return [
+        f"The centre of mass of {joint} is written {far:.2g} m from its joint, in an arm of {length:.2g} m: it is not "
+        "the robot's own, but one of many that give the same torques."
+        for joint, far in away.items()
+        if length > 0 and far > FAR * length
+    ]
 
 
 def _arm(description: Description, option: str) -> LearnedArm:

@@ -34,7 +34,7 @@ def run_export(
         learned = storage.load(model)
     header = storage.read_header(model)
     gate = verdict_for(model, header)
-    story = told_of(header) | {"gate": gate}
+    story = {"gate": gate} | told_of(header)
     out = model.with_name(f"{model.stem}_{kind}") if out is None else out
     told: dict[str, Any] = {"folder": str(out), "model": str(model), "precision": settings.precision, "gate": gate}
     if kind == "c":

@@ -15,7 +15,8 @@ from .. import storage
 from ..data.log_options import LogOptions
 from ..data.logs import read_log
 from ..data.preparation import PreparationSettings, prepare
-from ..deploy.gate import Certificate, GateSettings, examine
+from ..deploy.certificate import Certificate
+from ..deploy.gate import GateSettings, examine
 from ..deploy.limits import limits_of_urdf, read_limits
 from ..errors import SettingsError
 from ..models.trust import bare
@@ -98,4 +99,4 @@ def _show(found: Certificate, name: str) -> None:
     console.print(table)
     for check in found.checks:
         if not check.passed:
-            console.print(f"{check.name}: {check.why}.", highlight=False)
+            console.print(f"{check.name}: {check.why}. What to do: {check.cure}.", highlight=False, markup=False)

@@ -62,17 +62,20 @@ class ToldLinks:
         return tuple(one for one in self.parameters if one.identifiable == identifiable)
 
 
-def told_links(model: Any, *, rmse: Float[np.ndarray, " dof"] | None = None, samples: int = 1) -> ToldLinks:
+def told_links(
+    model: Any, *, rmse: Float[np.ndarray, " dof"] | None = None, samples: int = 1, bent: float = 0.0
+) -> ToldLinks:
     """Which parameters of a chain's links joint data tell alone, and their values.
 
     Args:
         model: a chain, alone or under an actuator, whose rotors and offsets then compete with the links.
         rmse: of its torques on motion that it was not fitted to [N m or N]; samples: that it was fitted to.
+        bent: how far its frames were from rotations before `told_axes` changed them.
     """
     model = bare(model)
     arm, body = learned_arm(model), in_plain_frames(model)
-    q, qd, qdd = _states(body)
-    owners, values, beside = _motors(model, qdd)
+    q, qd, qdd = random_states(body)
+    owners, values, beside = motor_columns(model, qdd)
     names = [(joint, name) for joint in body.joints.names for name in LINK_PARAMETERS] + owners
     rows = np.concatenate([body.regressor_rows(q, qd, qdd), beside], axis=2)
     rows = rows * _felt(rows, [name for _, name in names])
@@ -80,10 +83,8 @@ def told_links(model: Any, *, rmse: Float[np.ndarray, " dof"] | None = None, sam
     span = Span.of(triangle(np.concatenate(rows)), FAINT)
     errors: list[float | None] = [None] * len(names)
     if rmse is not None:
-        size = np.sqrt(np.mean((rows @ values) ** 2, axis=0))
-        # What a fit leaves of bent frames is an error of its geometry, which more samples would not average out.
-        noise = np.sqrt(rmse**2 / samples + (max(arm.stretch) * size) ** 2)
-        errors = _errors(rows / np.maximum(noise, 1e-15 * size.max())[:, None], span.rank).tolist()
+        noise = noise_of(rows @ values, rmse, samples, max(bent, *arm.stretch))
+        errors = _errors(rows / noise[:, None], span.rank).tolist()
     found = []
     for (owner, name), value, share, error in zip(names, values.tolist(), span.hidden, errors, strict=True):
         told: Identifiable = "alone" if share < ALONE else "no" if share > 1 - ALONE**2 else "combined"
@@ -92,14 +93,27 @@ def told_links(model: Any, *, rmse: Float[np.ndarray, " dof"] | None = None, sam
     return ToldLinks(tuple(found), span.rank, bool(np.abs(pull).max() > FAINT**2 * np.abs(rows @ values).max()))
 
 
-def _states(body: RigidBody) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def noise_of(
+    torques: Float[np.ndarray, "time dof"], rmse: Float[np.ndarray, " dof"], samples: int, bent: float
+) -> Float[np.ndarray, " dof"]:
+    """How wrong the mean torque of a joint is after so many samples [N m or N].
+
+    What a fit leaves of bent frames is an error of its geometry, which more samples would not average out.
+    """
+    size = np.sqrt(np.mean(torques**2, axis=0))
+    return np.maximum(np.sqrt(rmse**2 / samples + (bent * size) ** 2), 1e-15 * size.max())
+
+
+def random_states(body: RigidBody) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Positions, speeds and accelerations, the same ones every time."""
     reach = np.array([REACH[kind] for kind in body.joints.kinds])
     q, qd, qdd = np.random.default_rng(0).uniform(-1, 1, (3, STATES, len(reach)))
     return reach * q, SPEED * np.sqrt(3) * qd, PUSH * np.sqrt(3) * qdd
 
 
-def _motors(model: Any, qdd: Float[np.ndarray, "time dof"]) -> tuple[list[tuple[str, str]], np.ndarray, np.ndarray]:
+def motor_columns(
+    model: Any, qdd: Float[np.ndarray, "time dof"]
+) -> tuple[list[tuple[str, str]], np.ndarray, np.ndarray]:
     """Names, values and columns of what motors add: the rotors, and the offsets if there are any."""
     chain: Any = model.rigid if isinstance(model, ActuatedModel) else model
     dof, joints = chain.joints.dof, chain.joints.names

@@ -82,7 +82,7 @@ def learned_arm(model: Any) -> LearnedArm:
         turn, point = (np.eye(3), np.zeros(3)) if parent < 0 else frames[parent]
         frames.append((turn @ turns[k], turn @ place[k, :, 3] + point))
     directions = np.array([turn[:, 2] for turn, _ in frames])
-    points, feet = _feet(parents, sliding, directions, np.array([point for _, point in frames]))
+    points, feet = nearest_points(parents, sliding, directions, np.array([point for _, point in frames]))
     basis, origin = _base(parents, directions, points, feet)
     points[0] = origin
     return LearnedArm(
@@ -115,7 +115,7 @@ def _nearest_rotation(matrix: Matrix) -> Matrix:
     return left @ np.diag([1, 1, np.linalg.det(left @ right)]) @ right
 
 
-def _feet(
+def nearest_points(
     parents: Sequence[int], sliding: Sequence[bool], directions: np.ndarray, points: np.ndarray
 ) -> tuple[np.ndarray, list[Point | None]]:
     """A point on each axis nearest to the axis before it, and, on that axis before, the point nearest to this one.

@@ -156,7 +156,7 @@ class Compiled:
             if self._translated is not None:
                 self._code.take(np.asarray(self._translated))
                 self._translated = None
-            self._torque = self._code.inverse_dynamics(*target).copy()
+            self._torque = self._code.inverse_dynamics(*target)
             return
         memory = self._relaxed(target.q_des) if self._memory is None else self._memory
         with jax.enable_x64(True):

@@ -1,7 +1,9 @@
 /* A compiled function of a model as a Python object: copies its arguments to where the function reads them, calls it,
- * and gives back the array it writes to. Not part of exported code. */
+ * and gives back a copy of what it wrote, or writes it to `out`. Not part of exported code. */
 #define PY_SSIZE_T_CLEAN
+#define NPY_NO_DEPRECATED_API NPY_1_7_API_VERSION
 #include <Python.h>
+#include <numpy/arrayobject.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -16,7 +18,10 @@ typedef struct {
     Py_ssize_t inputs, length;
     int single;
     PyObject *result, *other;
+    void *written;
 } Call;
+
+static PyObject *word_out;
 
 /* Whether a buffer holds `length` floating-point numbers one after the other; if so they are copied. */
 static int copied(const Call *self, const Py_buffer *view, void *place)
@@ -45,10 +50,39 @@ static int copied(const Call *self, const Py_buffer *view, void *place)
     return 0;
 }
 
+/* The result in an array of its own. */
+static PyObject *fresh(const Call *self)
+{
+    npy_intp length = self->length;
+    PyObject *made = PyArray_SimpleNew(1, &length, self->single ? NPY_FLOAT : NPY_DOUBLE);
+    if (made)
+        memcpy(PyArray_DATA((PyArrayObject *)made), self->written,
+               (size_t)length * (self->single ? sizeof(float) : sizeof(double)));
+    return made;
+}
+
+/* Whether `out` can take the result as it is; if so it is copied there. */
+static int given(const Call *self, PyObject *out)
+{
+    Py_buffer view;
+    if (PyObject_GetBuffer(out, &view, PyBUF_FORMAT | PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE) != 0) {
+        PyErr_Clear();
+        return 0;
+    }
+    const char wanted = self->single ? 'f' : 'd';
+    const int fits = view.ndim == 1 && view.shape[0] == self->length && view.format && view.format[0] == wanted &&
+                     !view.format[1];
+    if (fits)
+        memcpy(view.buf, self->written, (size_t)view.len);
+    PyBuffer_Release(&view);
+    return fits;
+}
+
 static PyObject *call(PyObject *object, PyObject *const *arguments, size_t count, PyObject *names)
 {
     Call *self = (Call *)object;
-    if (PyVectorcall_NARGS(count) != self->inputs || names != NULL)
+    const int into = names != NULL && PyTuple_GET_SIZE(names) == 1 && PyTuple_GET_ITEM(names, 0) == word_out;
+    if (PyVectorcall_NARGS(count) != self->inputs || (names != NULL && !into))
         return PyObject_Vectorcall(self->other, arguments, count, names);
     for (Py_ssize_t i = 0; i < self->inputs; i++) {
         Py_buffer view;
@@ -62,7 +96,11 @@ static PyObject *call(PyObject *object, PyObject *const *arguments, size_t count
             return PyObject_Vectorcall(self->other, arguments, count, names);
     }
     self->function(self->table);
-    return Py_NewRef(self->result);
+    if (!into)
+        return fresh(self);
+    if (!given(self, arguments[self->inputs]))
+        return PyObject_Vectorcall(self->other, arguments, count, names);
+    return Py_NewRef(arguments[self->inputs]);
 }
 
 static int init(PyObject *object, PyObject *arguments, PyObject *names)
@@ -78,6 +116,11 @@ static int init(PyObject *object, PyObject *arguments, PyObject *names)
         PyErr_SetString(PyExc_ValueError, "a call takes one to four inputs");
         return -1;
     }
+    Py_buffer view;
+    if (PyObject_GetBuffer(result, &view, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE) != 0)
+        return -1;
+    self->written = view.buf;
+    PyBuffer_Release(&view);
     self->function = (void (*)(void *const *))(size_t)function;
     self->table = (void *const *)(size_t)table;
     for (int i = 0; i < MOST_INPUTS; i++)
@@ -127,7 +170,11 @@ static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, .m_name = "delan_call
 
 PyMODINIT_FUNC PyInit_delan_call(void)
 {
+    import_array();
     PyObject *made = PyModule_Create(&module);
+    word_out = PyUnicode_InternFromString("out");
+    if (!word_out)
+        Py_CLEAR(made);
     if (made && PyModule_AddType(made, &type) < 0)
         Py_CLEAR(made);
     return made;
