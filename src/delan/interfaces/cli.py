@@ -8,6 +8,7 @@ import typer
 from . import model_commands, robot_commands
 from .command import app, command
 
+# The commands stand in the modules of their kind, which add them to the app.
 __all__ = ["app", "main", "model_commands", "robot_commands"]
 
 
