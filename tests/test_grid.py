@@ -76,7 +76,7 @@ def test_a_failed_cell_is_reported_and_stops_no_other(local_outcomes):
     assert kept[0].seconds == predicted.seconds > 0
 
 
-@pytest.mark.parametrize("name", ["dask", "ray"])
+@pytest.mark.parametrize("name", ["dask", pytest.param("ray", marks=pytest.mark.slow)])
 def test_a_cluster_gives_the_same_bits(name, local_outcomes, tmp_path, store):
     cells = [cell(tmp_path, *which) for which in MIXED]
     outcomes = run_grid(cells, toy_cells.run, store, backend=Backend(name, workers=2))

@@ -73,7 +73,7 @@ def c_header(
         for index, (name, kind) in enumerate(zip(shape.joints.names, shape.joints.kinds, strict=True))
     ]
     lines = [f" *   {_plain(key)}: {_plain(value)}" for key, value in story.items()]
-    kind = {LagrangianChain: "a Lagrangian chain", LagrangianNetwork: "a Deep Lagrangian Network"}.get(
+    kind = {LagrangianChain: "a Lagrangian chain", LagrangianNetwork: "a DeLaN network"}.get(
         type(shape.rigid), "a feed-forward network"
     )
     real, rows = settings.precision, max(1, len(shape.stops))

@@ -5,7 +5,7 @@ from typing import Any
 
 NEARER = "record motion near that q and fit with it too, or let `lower` and `upper` of the limits leave it out"
 CURES = {
-    "mechanics": "fit a chain or a Lagrangian network (`delan fit LOG --model chain`)",
+    "mechanics": "fit a chain or a DeLaN network (`delan fit LOG --model chain`)",
     "inertia": NEARER,
     "condition number": "record motion that moves every joint by itself and fit with it too",
     "forward undoes inverse": "fit again; if it stays, fit a chain (`--model chain`)",

@@ -23,7 +23,7 @@ def ros2_files(made: CSource, shape: Shape, settings: ExportSettings) -> dict[st
     if not shape.mechanics:
         raise ModelError(
             "this model knows the torque alone, and a ROS 2 solver is asked for inertia, Coriolis and gravity too; "
-            "fit a chain or a Lagrangian network, or leave --ros2 out"
+            "fit a chain or a DeLaN network, or leave --ros2 out"
         )
     package = package_name(settings.name)
     words = {

@@ -13,7 +13,7 @@ from .describe import Description, freedoms, friction_of
 
 KINDS = {
     "lagrangian_chain": "a Lagrangian chain, a rigid arm of learned geometry",
-    "lagrangian_network": "a Lagrangian network",
+    "lagrangian_network": "a DeLaN network",
     "feed_forward_network": "a feed-forward network",
 }
 UNITS = {**dict.fromkeys(LINK_PARAMETERS, "kg m²"), "mass": "kg", "mx": "kg m", "my": "kg m", "mz": "kg m"}

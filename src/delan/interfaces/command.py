@@ -1,0 +1,61 @@
+"""What all commands of `delan` share: the application, common options, and how what went wrong is told."""
+
+import functools
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..errors import DelanError, SettingsError
+
+app = typer.Typer(
+    name="delan",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Learn a robot's dynamics from joint data, in a form that cannot break the laws of mechanics.",
+)
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the scores as JSON on stdout, and nothing else there.")]
+SeedOption = Annotated[int, typer.Option(help="Seed of all randomness; it gives the same result again.", min=0)]
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """Turn what went wrong into one line on stderr and an exit code: 1 for bad input, 130 for Ctrl-C."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            _keep_compiled()
+            function(*args, **kwargs)
+        except DelanError as error:
+            typer.echo(f"delan: {error}", err=True)
+            raise typer.Exit(1) from None
+        except KeyboardInterrupt:
+            typer.echo("delan: stopped", err=True)
+            raise typer.Exit(130) from None
+
+    return run
+
+
+def _keep_compiled() -> None:
+    """Let jax keep compiled programs in the user's cache folder: the second run of a command starts faster."""
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(root) / "delan" / "xla"))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+
+
+def require_writable(path: Path, *, make_folder: bool = False) -> None:
+    """Find out before the work, not after it, that the result has no place to go."""
+    folder = path.parent
+    try:
+        if make_folder:
+            folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise SettingsError(f"cannot make the folder {folder}: {error.strerror}; give another output path") from None
+    if not folder.is_dir():
+        raise SettingsError(f"there is no folder {folder} for {path.name}; make it or give another output path")
+    if path.is_dir() or not os.access(folder, os.W_OK):
+        what = "is a folder" if path.is_dir() else f"is in a folder that cannot be written, {folder}"
+        raise SettingsError(f"{path} {what}; give another output path")

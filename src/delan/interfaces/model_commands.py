@@ -1,0 +1,308 @@
+"""Commands on the way from a log to a model in a controller, and a demonstration before them."""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from ..errors import DelanError, SettingsError
+from .command import JsonOption, SeedOption, app, command, require_writable
+from .log_options import LogsArgument, name_of, takes_log_options
+
+
+@app.command()
+@command
+def demo(
+    out: Annotated[Path, typer.Option("-o", "--out", help="Folder for the page.")] = Path("demo"),
+    seed: SeedOption = 0,
+) -> None:
+    """A two-link arm writes 20 letters; two networks learn its dynamics from 17 and are tested on 3."""
+    import jax
+
+    from ..experiments.demo import DemoSettings, run
+    from ..report.demo_page import write_page
+    from .progress import watching
+    from .tables import show_scores
+
+    page = out / "report.html"
+    require_writable(page, make_folder=True)
+    with watching() as begun:
+        watchers = [begun("DeLaN"), begun("feed-forward")]
+        result = run(DemoSettings(), key=jax.random.key(seed), progress=watchers)
+    write_page(result, page)
+    show_scores({name: fitted.scores for name, fitted in result.models.items()}, "3 letters never seen")
+    typer.echo(f"The page with every torque and its parts: {page}")
+
+
+@app.command()
+@command
+@takes_log_options
+def fit(
+    log: LogsArgument,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Model file to write; default: LOG's name with .delan.")
+    ] = None,
+    test: Annotated[
+        Path | None, typer.Option(help="Log or folder to score the model on; never used to choose it.")
+    ] = None,
+    urdf: Annotated[
+        Path | None, typer.Option(help="URDF of the robot: models identified from it compete with the learned ones.")
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Page to write; default: the model's name with .html.", metavar="PAGE")
+    ] = None,
+    model: Annotated[
+        Literal["auto", "chain", "delan", "feedforward"],
+        typer.Option(
+            help="auto: all of them compete, the best on the validation motion is kept; chain: a rigid arm of learned "
+            "geometry; delan: the paper's DeLaN network; feedforward: a plain network."
+        ),
+    ] = "auto",
+    friction: Annotated[
+        str | None,
+        typer.Option(
+            help="none; auto: terms are added while motion left out is explained better; or terms, such as "
+            "viscous,coulomb,stribeck,offset,stops,load. Default: auto; none for a single delan.",
+            show_default=False,
+        ),
+    ] = None,
+    cutoff: Annotated[
+        float | None,
+        typer.Option(metavar="HZ", help="Of the low-pass over the log; default: chosen on the validation motion."),
+    ] = None,
+    accelerations: Annotated[
+        Literal["auto", "filtered", "none"],
+        typer.Option(
+            help="filtered: from filtered motion; none: torques averaged over short windows need none, and no filter; "
+            "auto: the better of the two."
+        ),
+    ] = "auto",
+    seed: SeedOption = 0,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            help="Wall-clock bound on the training, compilation included; where models compete, on all of it, about: "
+            "each gets one try at least. Default: as long as it needs."
+        ),
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Single model: passes over the data instead of seconds; default: enough.")
+    ] = None,
+    optimizer: Annotated[
+        Literal["auto", "adam", "lm"], typer.Option(help="Single model: auto chooses by the size of the problem.")
+    ] = "auto",
+    width: Annotated[
+        int | None, typer.Option(help="Single model: units of each hidden layer; default: chosen.")
+    ] = None,
+    depth: Annotated[int | None, typer.Option(help="Single model: hidden layers; default: 2.")] = None,
+    weight_decay: Annotated[
+        float, typer.Option(help="Single model: weight of the squared weights in the loss (λ of the paper's eq. 9).")
+    ] = 0.0,
+    seeds: Annotated[
+        int, typer.Option(help="Single model: train so many at once and keep the best on validation.", min=1)
+    ] = 1,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Single model: go on from the checkpoint of a stopped fit.")
+    ] = False,
+    as_json: JsonOption = False,
+    *,
+    log_options: Any,
+) -> None:
+    """Learn a model of the robot in LOG: say which one to deploy, and write it and a page with the reasons."""
+    out = Path(log[0].stem + ".delan") if out is None else out
+    for path in (out, report):
+        if path is not None:
+            require_writable(path)
+    from .fit import FitRequest, run_fit
+
+    request = FitRequest(
+        logs=tuple(log),
+        log_options=log_options,
+        out=out,
+        test=test,
+        urdf=urdf,
+        page=report,
+        model=model,
+        friction=friction,
+        cutoff=cutoff,
+        accelerations=accelerations,
+        seconds=seconds,
+        epochs=epochs,
+        optimizer=optimizer,
+        width=width,
+        depth=depth,
+        weight_decay=weight_decay,
+        seeds=seeds,
+        resume=resume,
+        seed=seed,
+        as_json=as_json,
+        command=shlex.join(["delan", *sys.argv[1:]]),
+    )
+    raise typer.Exit(run_fit(request))
+
+
+@app.command()
+@command
+@takes_log_options
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="Model file that `delan fit` wrote.", show_default=False)],
+    log: LogsArgument,
+    as_json: JsonOption = False,
+    *,
+    log_options: Any,
+) -> None:
+    """Score a model on a log: torque, its parts where the truth is known, accelerations and predicted motion."""
+    from .fit import run_evaluate
+
+    run_evaluate(model, log, log_options, as_json=as_json)
+
+
+@app.command()
+@command
+@takes_log_options
+def check(
+    log: LogsArgument,
+    urdf: Annotated[
+        Path | None, typer.Option(help="URDF of the robot; it tells units and signs that a log alone cannot.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Picture of every joint to write: png, svg or pdf.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the findings as JSON on stdout, and nothing else there.")
+    ] = False,
+    *,
+    log_options: Any,
+) -> None:
+    """Say what is wrong with a log, where, why it matters and what to do; exit code 1 with errors, 0 with warnings."""
+    if plot is not None:
+        require_writable(plot)
+    from .check import as_dict, check_log, show, write_picture
+
+    recording, findings = check_log(log, log_options, urdf)
+    if plot is not None:
+        write_picture(recording, findings, plot)
+    if as_json:
+        typer.echo(json.dumps(as_dict(recording, findings, [str(path) for path in log])))
+    else:
+        show(recording, findings, name_of(log))
+        if plot is not None:
+            typer.echo(f"Picture: {plot}")
+    if any(finding.severity == "error" for finding in findings):
+        raise typer.Exit(1)
+
+
+@app.command()
+@command
+def describe(
+    model: Annotated[Path, typer.Argument(help="Model file that `delan fit` wrote.", show_default=False)],
+    plot: Annotated[Path | None, typer.Option(help="Picture of the learned arm to write: png, svg or pdf.")] = None,
+    urdf: Annotated[Path | None, typer.Option(help="URDF of the true arm, to draw beneath the learned one.")] = None,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="URDF file to write the learned arm to.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print all of it as JSON on stdout, and nothing else there.")
+    ] = False,
+) -> None:
+    """Tell what a model is and, of a chain, what it learned: axes, distances, links, rotors and friction."""
+    if urdf is not None and plot is None:
+        raise SettingsError(
+            "--urdf is the true arm, drawn beneath the learned one; say where with --plot PICTURE, "
+            "or write the learned arm with --out FILE"
+        )
+    for path in (plot, out):
+        if path is not None:
+            require_writable(path)
+    from .describe import read_description, write_picture, write_urdf
+    from .describe_telling import show
+
+    description = read_description(model)
+    told = []
+    if plot is not None:
+        write_picture(description, plot, urdf)
+        told.append(f"Picture: {plot}")
+    if out is not None:
+        told += [*write_urdf(description, out), f"URDF: {out}"]
+    if as_json:
+        typer.echo(json.dumps(description.as_dict()))
+    else:
+        show(description)
+        for sentence in told:
+            typer.echo(sentence)
+
+
+@app.command()
+@command
+def export(
+    model: Annotated[Path, typer.Argument(help="Model file that `delan fit` wrote.", show_default=False)],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Folder to write into; default: named after the model.")
+    ] = None,
+    kind: Annotated[
+        Literal["c", "stablehlo", "casadi"],
+        typer.Option(
+            "--format",
+            help="c: C99 code; stablehlo: programs for JAX, of whole batches; casadi: symbolic functions for "
+            "model-predictive control, always in double.",
+        ),
+    ] = "c",
+    name: Annotated[
+        str | None, typer.Option(help="What all names in the code begin with; default: that of the model file.")
+    ] = None,
+    double: Annotated[bool, typer.Option("--double", help="Numbers in double precision instead of float.")] = False,
+    exact_math: Annotated[
+        bool, typer.Option("--exact-math", help="The C library's exp and tanh instead of faster ones (error 3e-7).")
+    ] = False,
+    ros2: Annotated[
+        bool, typer.Option("--ros2", help="Add a ROS 2 package in ros2/: a plugin for `inverse_dynamics_solver`.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print what was written as JSON on stdout, and nothing else there.")
+    ] = False,
+) -> None:
+    """Write a model as C99 code for a controller: no Python there, no allocation, no dependency but libm.
+
+    Other formats are functions in files, with a page that tells how to call them.
+    """
+    from ..deploy.shape import ExportSettings
+    from .export import run_export, word_of
+
+    settings = ExportSettings(
+        word_of(model.stem) if name is None else name, "double" if double else "float", fast_math=not exact_math
+    )
+    run_export(model, out, settings, kind=kind, ros2=ros2, as_json=as_json)
+
+
+@app.command()
+@command
+@takes_log_options
+def gate(
+    model: Annotated[Path, typer.Argument(help="Model file that `delan fit` wrote.", show_default=False)],
+    log: Annotated[
+        list[Path],
+        typer.Option("--log", help="Log of motion that the model was not trained on; may be repeated."),
+    ],
+    limits: Annotated[
+        Path | None,
+        typer.Option(help="TOML file with torque and, if known, lower, upper and velocity of the joints."),
+    ] = None,
+    urdf: Annotated[Path | None, typer.Option(help="URDF of the robot, for its limits.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the certificate as JSON on stdout, and nothing else there.")
+    ] = False,
+    *,
+    log_options: Any,
+) -> None:
+    """Decide whether a model may drive a robot; a certificate is kept beside it.
+
+    Exit code 0 only if every check passes, 1 if the model is refused, 2 if it could not be examined.
+    """
+    from .gate import run_gate
+
+    try:
+        passed = run_gate(model, log, log_options, limits=limits, urdf=urdf, as_json=as_json)
+    except DelanError as error:
+        typer.echo(f"delan: {error}", err=True)
+        raise typer.Exit(2) from None
+    if not passed:
+        raise typer.Exit(1)
