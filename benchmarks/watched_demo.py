@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from delan.interfaces import cli
+from delan.interfaces.cli import app
+from delan.interfaces.command import keep_compiled
 
 STEPS = {
     "tracing": "/jax/core/compile/jaxpr_trace_duration",
@@ -22,7 +23,7 @@ STEPS = {
 
 def main() -> None:
     """Run the demo in this process and leave the seconds of JAX's steps beside its page."""
-    cli._keep_compiled()
+    keep_compiled()
     import jax  # noqa: PLC0415
 
     folder, spent = Path(sys.argv[1]), dict.fromkeys(STEPS, 0.0)
@@ -33,7 +34,7 @@ def main() -> None:
             spent[names[event]] += duration_secs
 
     jax.monitoring.register_event_duration_secs_listener(listen)
-    cli.app(["demo", "-o", str(folder)], standalone_mode=False)
+    app(["demo", "-o", str(folder)], standalone_mode=False)
     (folder / "steps.json").write_text(json.dumps(spent))
 
 

@@ -27,7 +27,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> None:
         try:
-            _keep_compiled()
+            keep_compiled()
             function(*args, **kwargs)
         except DelanError as error:
             typer.echo(f"delan: {error}", err=True)
@@ -39,7 +39,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def _keep_compiled() -> None:
+def keep_compiled() -> None:
     """Let jax keep compiled programs in the user's cache folder: the second run of a command starts faster."""
     root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(root) / "delan" / "xla"))

@@ -23,28 +23,28 @@ typedef struct {
 
 static PyObject *word_out;
 
-/* Whether a buffer holds `length` floating-point numbers one after the other; if so they are copied. */
-static int copied(const Call *self, const Py_buffer *view, void *place)
+/* Whether an object is an array of `length` floating-point numbers one after the other; if so they are copied. */
+static int copied(const Call *self, PyObject *object, void *place)
 {
-    const char *format = view->format ? view->format : "B";
-    if (view->ndim != 1 || view->shape[0] != self->length)
+    PyArrayObject *array = (PyArrayObject *)object;
+    if (!PyArray_CheckExact(object) || PyArray_NDIM(array) != 1 || PyArray_DIM(array, 0) != self->length ||
+        !PyArray_ISCARRAY_RO(array))
         return 0;
-    if (format[0] == 'd' && !format[1]) {
-        const double *from = view->buf;
-        if (self->single)
-            for (Py_ssize_t i = 0; i < self->length; i++)
-                ((float *)place)[i] = (float)from[i];
-        else
-            memcpy(place, from, (size_t)self->length * sizeof *from);
+    const int kind = PyArray_TYPE(array);
+    if (kind == (self->single ? NPY_FLOAT : NPY_DOUBLE)) {
+        memcpy(place, PyArray_DATA(array), (size_t)PyArray_NBYTES(array));
         return 1;
     }
-    if (format[0] == 'f' && !format[1]) {
-        const float *from = view->buf;
-        if (self->single)
-            memcpy(place, from, (size_t)self->length * sizeof *from);
-        else
-            for (Py_ssize_t i = 0; i < self->length; i++)
-                ((double *)place)[i] = (double)from[i];
+    if (kind == NPY_DOUBLE) {
+        const double *from = PyArray_DATA(array);
+        for (Py_ssize_t i = 0; i < self->length; i++)
+            ((float *)place)[i] = (float)from[i];
+        return 1;
+    }
+    if (kind == NPY_FLOAT) {
+        const float *from = PyArray_DATA(array);
+        for (Py_ssize_t i = 0; i < self->length; i++)
+            ((double *)place)[i] = (double)from[i];
         return 1;
     }
     return 0;
@@ -64,18 +64,12 @@ static PyObject *fresh(const Call *self)
 /* Whether `out` can take the result as it is; if so it is copied there. */
 static int given(const Call *self, PyObject *out)
 {
-    Py_buffer view;
-    if (PyObject_GetBuffer(out, &view, PyBUF_FORMAT | PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE) != 0) {
-        PyErr_Clear();
+    PyArrayObject *array = (PyArrayObject *)out;
+    if (!PyArray_CheckExact(out) || PyArray_NDIM(array) != 1 || PyArray_DIM(array, 0) != self->length ||
+        !PyArray_ISCARRAY(array) || PyArray_TYPE(array) != (self->single ? NPY_FLOAT : NPY_DOUBLE))
         return 0;
-    }
-    const char wanted = self->single ? 'f' : 'd';
-    const int fits = view.ndim == 1 && view.shape[0] == self->length && view.format && view.format[0] == wanted &&
-                     !view.format[1];
-    if (fits)
-        memcpy(view.buf, self->written, (size_t)view.len);
-    PyBuffer_Release(&view);
-    return fits;
+    memcpy(PyArray_DATA(array), self->written, (size_t)PyArray_NBYTES(array));
+    return 1;
 }
 
 static PyObject *call(PyObject *object, PyObject *const *arguments, size_t count, PyObject *names)
@@ -84,17 +78,9 @@ static PyObject *call(PyObject *object, PyObject *const *arguments, size_t count
     const int into = names != NULL && PyTuple_GET_SIZE(names) == 1 && PyTuple_GET_ITEM(names, 0) == word_out;
     if (PyVectorcall_NARGS(count) != self->inputs || (names != NULL && !into))
         return PyObject_Vectorcall(self->other, arguments, count, names);
-    for (Py_ssize_t i = 0; i < self->inputs; i++) {
-        Py_buffer view;
-        if (PyObject_GetBuffer(arguments[i], &view, PyBUF_FORMAT | PyBUF_C_CONTIGUOUS) != 0) {
-            PyErr_Clear();
+    for (Py_ssize_t i = 0; i < self->inputs; i++)
+        if (!copied(self, arguments[i], self->place[i]))
             return PyObject_Vectorcall(self->other, arguments, count, names);
-        }
-        const int taken = copied(self, &view, self->place[i]);
-        PyBuffer_Release(&view);
-        if (!taken)
-            return PyObject_Vectorcall(self->other, arguments, count, names);
-    }
     self->function(self->table);
     if (!into)
         return fresh(self);
