@@ -27,7 +27,7 @@ from .members import chain, noisy
 from .oracles import torque_from_lagrangian
 from .random_arms import random_arm, rigid, scattered, swung
 
-TREE = (-1, 0, 1, 1, 3, 0, -1)
+TREE = (-1, 0, 1, 1, 3, 3, -1)  # a branch of a branch, and a second root
 KINDS = ("revolute", "prismatic", "continuous", "revolute", "prismatic", "revolute", "revolute")
 ARMS = {
     "serial": ((("revolute",) * 5), None),
