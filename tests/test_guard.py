@@ -1,5 +1,7 @@
 """The guard between the loop and the robot: which states it believes, which targets and torques it lets through."""
 
+from dataclasses import FrozenInstanceError
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -122,8 +124,12 @@ def test_a_state_that_cannot_be_is_replaced_by_the_last_that_could():
     assert guard.state(jump) is jump  # within two periods it could be there
     assert guard.state(good._replace(qd=np.array([31.0, 0.0]))) is jump
     assert (guard.counts["state"], guard.stopped) == (2, None)
-    fast = jump._replace(qd=np.array([29.0, 0.0]))
-    assert guard.state(fast) is fast
+
+
+def test_the_fastest_motion_that_can_be_is_believed():
+    guard, top = Guard(LIMITS, DT), 3 * LIMITS.velocity
+    for fast in (REST._replace(qd=top), REST._replace(q=top * DT, qd=-top)):
+        assert guard.state(fast) is fast
 
 
 @pytest.mark.parametrize(
@@ -186,7 +192,14 @@ def test_a_guard_cannot_be_careless_by_mistake(setting):
         GuardSettings(**setting)
 
 
+def test_nobody_changes_a_guards_settings_later():
+    with pytest.raises(FrozenInstanceError):
+        setattr(GuardSettings(), "slack", np.inf)  # noqa: B010  # the type checker would not let it
+
+
 def test_a_guard_may_look_at_the_joints_range_alone():
     guard = Guard(LIMITS, DT, GuardSettings(margin=0.0, horizon=0.0))
-    guard.torque(JointState(0.0, np.array([0.0, 2.899]), np.array([0.0, 9.0])), np.zeros(2), np.zeros(2))
-    assert guard.counts["near_limit"] == 0
+    ends = JointState(0.0, np.array([LIMITS.lower[0], LIMITS.upper[1]]), np.array([-9.0, 9.0]))
+    for state, near in ((ends, 0), (ends._replace(q=1.001 * ends.q), 1)):
+        guard.torque(state, np.zeros(2), np.zeros(2))
+        assert guard.counts["near_limit"] == near
