@@ -15,6 +15,7 @@ from delan.learning.fit import fit
 from delan.learning.objective import Objective, Samples, Scale, loss
 from delan.learning.planning import FitSettings
 from delan.mechanics import euler_lagrange
+from delan.mechanics.chain import Tree
 from delan.models.chain import LagrangianChain, LagrangianChainSettings
 from delan.models.dynamics import Normalisation
 from delan.models.gauge import looseness, settled
@@ -177,6 +178,11 @@ def test_a_chain_that_is_no_rigid_arm_is_not_read_as_one():
 def test_a_wrong_tree_is_refused(parents, problem):
     with pytest.raises(SettingsError, match=f"{problem}.*−1 for the base"):
         LagrangianChain(Joints.revolute(3), LagrangianChainSettings(parents), key=jax.random.key(0))
+
+
+def test_a_serial_arm_is_one_run_and_a_branch_begins_another():
+    assert Tree((-1, 0, 1), (False,) * 3).runs == ((0, 3),)
+    assert Tree(TREE, (False,) * 7).runs == ((0, 3), (3, 5), (5, 6), (6, 7))
 
 
 def test_the_tie_to_rigid_arms_moves_the_weights():
