@@ -115,12 +115,14 @@ def known_arms() -> dict[str, RigidBody]:
 @pytest.mark.parametrize("name", known_arms())
 def test_a_real_arms_numbers_give_pinocchios_torques_inertia_and_energy(name):
     body = known_arms()[name]
-    exact = from_rigid_body(body)
+    exact, above = from_rigid_body(body), []
     for q, qd, qdd in motions(body.joints.dof, 5):
         torque, inertia, energy, _ = asked(exact, q, qd, qdd)
         np.testing.assert_allclose(torque, body.inverse_dynamics(q, qd, qdd), rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(inertia, body.mass_matrix(q), rtol=1e-9, atol=1e-9)
         assert float(energy.kinetic) == pytest.approx(body.energy(q, qd).kinetic, rel=1e-9)
+        above.append(float(energy.potential) - body.energy(q, qd).potential)
+    np.testing.assert_allclose(above, above[0], atol=1e-9)  # where the potential is zero is free
 
 
 @pytest.mark.parametrize("name", sorted(set(known_arms()) - {"one joint"}))
