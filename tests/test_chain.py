@@ -28,8 +28,8 @@ from .members import chain, noisy
 from .oracles import torque_from_lagrangian
 from .random_arms import random_arm, rigid, scattered, swung
 
-TREE = (-1, 0, 1, 1, 3, 3, -1)  # a branch of a branch, and a second root
-KINDS = ("revolute", "prismatic", "continuous", "revolute", "prismatic", "revolute", "revolute")
+TREE = (-1, 0, 1, 1, 3, 3, 0, -1)  # branches of a link, of a branch and of the first link, and a second root
+KINDS = ("revolute", "prismatic", "continuous", "revolute", "prismatic", "revolute", "prismatic", "revolute")
 ARMS = {
     "serial": ((("revolute",) * 5), None),
     "sliding": (("prismatic", "revolute", "prismatic", "revolute"), None),
@@ -184,7 +184,7 @@ def test_a_wrong_tree_is_refused(parents, problem):
 
 def test_a_serial_arm_is_one_run_and_a_branch_begins_another():
     assert Tree((-1, 0, 1), (False,) * 3).runs == ((0, 3),)
-    assert Tree(TREE, (False,) * 7).runs == ((0, 3), (3, 5), (5, 6), (6, 7))
+    assert Tree(TREE, (False,) * 8).runs == ((0, 3), (3, 5), (5, 6), (6, 7), (7, 8))
 
 
 def test_the_tie_to_rigid_arms_moves_the_weights():
