@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from delan.errors import ModelError, SettingsError
 from delan.joints import Joints
-from delan.mechanics.friction import stop
+from delan.mechanics.friction import load_friction, stop, stribeck, without_load_friction
 from delan.models.actuator import ActuatedModel, Actuator, ActuatorSettings, MotorPair, Term
 from delan.models.dynamics import projected
 from delan.models.rigid_body import RigidBody
@@ -93,6 +93,20 @@ def test_the_stribeck_curve_of_the_textbook():
     for v, wanted in {0.01: 2.9950498, 0.1: 2.4178794, 0.2: 2.1183156, 1.0: 2.5}.items():
         np.testing.assert_allclose(head.friction(np.array([v]), np.zeros(1)), wanted, rtol=1e-7)
         np.testing.assert_allclose(head.friction(np.array([-v]), np.zeros(1)), -wanted, rtol=1e-7)
+
+
+def test_dry_friction_falls_from_static_to_coulomb():
+    """3 N m at rest, 2 N m in fast motion; at the Stribeck speed, either way, 1/e of the difference is left."""
+    for v, wanted in {0.0: 3.0, 0.1: 2 + 1 / np.e, -0.1: 2 + 1 / np.e, 5.0: 2.0}.items():
+        assert stribeck(np.array(v), 2.0, 3.0, 0.1) == pytest.approx(wanted, rel=1e-12)
+
+
+@pytest.mark.parametrize("carried", [-5.0, 0.0, 2.0])
+def test_the_load_behind_a_torque_is_found_again(carried):
+    for step in (-1.0, 0.0, 0.3):
+        tau = np.array(carried) + load_friction(np.array(carried), 0.4, step)
+        assert tau == pytest.approx(carried + 0.4 * abs(carried) * step)
+        assert without_load_friction(tau, 0.4, step) == pytest.approx(carried, rel=1e-12)
 
 
 def test_asymmetric_friction_has_a_size_for_each_way():

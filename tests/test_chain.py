@@ -15,6 +15,7 @@ from delan.learning.fit import fit
 from delan.learning.objective import Objective, Samples, Scale, loss
 from delan.learning.planning import FitSettings
 from delan.mechanics import euler_lagrange
+from delan.mechanics.chain import Tree
 from delan.models.chain import LagrangianChain, LagrangianChainSettings
 from delan.models.dynamics import Normalisation
 from delan.models.gauge import looseness, settled
@@ -27,8 +28,8 @@ from .members import chain, noisy
 from .oracles import torque_from_lagrangian
 from .random_arms import random_arm, rigid, scattered, swung
 
-TREE = (-1, 0, 1, 1, 3, 0, -1)
-KINDS = ("revolute", "prismatic", "continuous", "revolute", "prismatic", "revolute", "revolute")
+TREE = (-1, 0, 1, 1, 3, 3, 0, -1)  # branches of a link, of a branch and of the first link, and a second root
+KINDS = ("revolute", "prismatic", "continuous", "revolute", "prismatic", "revolute", "prismatic", "revolute")
 ARMS = {
     "serial": ((("revolute",) * 5), None),
     "sliding": (("prismatic", "revolute", "prismatic", "revolute"), None),
@@ -114,12 +115,14 @@ def known_arms() -> dict[str, RigidBody]:
 @pytest.mark.parametrize("name", known_arms())
 def test_a_real_arms_numbers_give_pinocchios_torques_inertia_and_energy(name):
     body = known_arms()[name]
-    exact = from_rigid_body(body)
+    exact, above = from_rigid_body(body), []
     for q, qd, qdd in motions(body.joints.dof, 5):
         torque, inertia, energy, _ = asked(exact, q, qd, qdd)
         np.testing.assert_allclose(torque, body.inverse_dynamics(q, qd, qdd), rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(inertia, body.mass_matrix(q), rtol=1e-9, atol=1e-9)
         assert float(energy.kinetic) == pytest.approx(body.energy(q, qd).kinetic, rel=1e-9)
+        above.append(float(energy.potential) - body.energy(q, qd).potential)
+    np.testing.assert_allclose(above, above[0], atol=1e-9)  # where the potential is zero is free
 
 
 @pytest.mark.parametrize("name", sorted(set(known_arms()) - {"one joint"}))
@@ -177,6 +180,11 @@ def test_a_chain_that_is_no_rigid_arm_is_not_read_as_one():
 def test_a_wrong_tree_is_refused(parents, problem):
     with pytest.raises(SettingsError, match=f"{problem}.*−1 for the base"):
         LagrangianChain(Joints.revolute(3), LagrangianChainSettings(parents), key=jax.random.key(0))
+
+
+def test_a_serial_arm_is_one_run_and_a_branch_begins_another():
+    assert Tree((-1, 0, 1), (False,) * 3).runs == ((0, 3),)
+    assert Tree(TREE, (False,) * 8).runs == ((0, 3), (3, 5), (5, 6), (6, 7), (7, 8))
 
 
 def test_the_tie_to_rigid_arms_moves_the_weights():

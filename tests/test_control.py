@@ -1,4 +1,4 @@
-"""Torques from states and targets: gains, the controller, the guard in front of the robot, and feed-forward models."""
+"""Torques from states and targets: gains, the controller, and feed-forward models."""
 
 import multiprocessing
 import os
@@ -11,9 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 
 from delan.control import Controller, Gains, TrackingController
 from delan.deploy.compiler import find_compiler
@@ -35,7 +32,6 @@ from delan.realtime.feed_forward import (
     on_device,
     workers_follow,
 )
-from delan.realtime.guard import Guard, GuardSettings, safe_targets
 from delan.realtime.priority import raise_priority
 from delan.robots.arms import ARMS
 from delan.robots.gains import LOW_GAINS, gains_within, low_gains
@@ -45,8 +41,6 @@ from .members import actuator
 from .stand_ins import CHAIN, TWO_LINK_BODY, SlowFeedForward, chain_weights, true_chain, with_motors
 
 DT = 0.002
-LIMITS = TWO_LINK.limits
-REST = JointState(0.0, np.zeros(2), np.zeros(2))
 
 
 def targets(count: int = 200) -> list[JointTarget]:
@@ -105,115 +99,6 @@ def test_limits_alone_give_gains_too():
     )
     with pytest.raises(SettingsError, match="joint joint0 has the torque limit inf, from which no gains follow"):
         gains_within(endless, joints)
-
-
-ANYTHING = st.floats(allow_nan=True, allow_infinity=True) | st.floats(-100, 100)
-VECTOR = arrays(float, 2, elements=ANYTHING)
-
-
-@given(
-    st.lists(st.tuples(VECTOR, VECTOR, VECTOR, VECTOR), min_size=1, max_size=30),
-    st.sampled_from([0.5, 50.0, 1e6]),
-    st.booleans(),
-)
-def test_whatever_comes_in_the_torque_is_a_gentle_one_inside_the_limits(periods, rate, brake):
-    guard = Guard(LIMITS, DT, GuardSettings(torque_rate=rate))
-    last = np.zeros(2)
-    with np.errstate(over="ignore", invalid="ignore"):
-        for q, qd, feedback, feed_forward in periods:
-            state = guard.state(JointState(0.0, q, qd))
-            assert np.isfinite(np.concatenate([state.q, state.qd])).all()
-            tau = guard.damped(state, np.ones(2)) if brake else guard.torque(state, feedback, feed_forward)
-            assert np.isfinite(tau).all()
-            assert (np.abs(tau) <= LIMITS.torque).all()
-            assert (np.abs(tau - last) <= rate * LIMITS.torque * DT * (1 + 1e-9)).all()
-            last = tau
-
-
-def test_a_good_torque_passes_as_it_is():
-    guard = Guard(LIMITS, DT)
-    tau = guard.torque(guard.state(REST), np.array([1.0, -1.0]), np.array([2.0, 0.5]))
-    np.testing.assert_array_equal(tau, [3.0, -0.5])
-    assert not any(guard.counts.values())
-
-
-def test_a_sudden_torque_is_spread_over_periods():
-    guard = Guard(LIMITS, DT, GuardSettings(torque_rate=50.0))
-    torques = [guard.torque(guard.state(REST), np.array([40.0, 0.0]), np.zeros(2))[0] for _ in range(8)]
-    np.testing.assert_allclose(torques, [6, 12, 18, 24, 30, 36, 40, 40])
-    assert guard.counts["torque_rate"] == 6
-
-
-def test_a_model_out_of_range_is_not_listened_to():
-    guard = Guard(LIMITS, DT, GuardSettings(torque_rate=1e4))
-    for wild in ([61.0, 0.0], [np.nan, 0.0], [0.0, -np.inf]):
-        tau = guard.torque(guard.state(REST), np.array([1.0, 2.0]), np.array(wild))
-        np.testing.assert_array_equal(tau, [1.0, 2.0])
-    assert guard.counts["feed_forward"] == 3
-
-
-@pytest.mark.parametrize(
-    ("q", "qd", "near"),
-    [
-        ([0.0, 2.88], [0.0, 0.0], True),
-        ([0.0, -2.88], [0.0, 0.0], True),
-        ([0.0, 2.7], [0.0, 9.0], True),
-        ([0.0, 2.7], [0.0, -9.0], False),
-        ([3.0, 2.7], [0.0, 0.0], False),
-    ],
-)
-def test_a_joint_near_its_end_is_left_to_pd_control(q, qd, near):
-    guard = Guard(LIMITS, DT, GuardSettings(torque_rate=1e4))
-    state = guard.state(JointState(0.0, np.array(q), np.array(qd)))
-    tau = guard.torque(state, np.array([1.0, 1.0]), np.array([2.0, 2.0]))
-    np.testing.assert_array_equal(tau, [3.0, 1.0 if near else 3.0])
-    assert guard.counts["near_limit"] == near
-
-
-def test_a_joint_without_ends_is_never_near_one():
-    limits = JointLimits(lower=np.full(1, -np.inf), upper=np.full(1, np.inf), velocity=np.ones(1), torque=np.ones(1))
-    guard = Guard(limits, DT, GuardSettings(torque_rate=1e4))
-    guard.torque(JointState(0.0, np.full(1, 1e3), np.ones(1)), np.zeros(1), np.ones(1))
-    assert not any(guard.counts.values())
-
-
-def test_a_state_that_cannot_be_is_replaced_by_the_last_that_could():
-    guard = Guard(LIMITS, DT, GuardSettings(patience=3))
-    good = JointState(0.0, np.array([0.5, 0.5]), np.array([1.0, 1.0]))
-    assert guard.state(good) is good
-    jump = good._replace(q=good.q + np.array([0.0, 0.1]))  # 50 rad/s
-    assert guard.state(jump) is good
-    assert not guard.believed
-    assert guard.state(jump) is jump  # within two periods it could be there
-    assert guard.state(good._replace(qd=np.array([31.0, 0.0]))) is jump
-    assert (guard.counts["state"], guard.stopped) == (2, None)
-
-
-def test_many_bad_states_in_a_row_stop_the_robot():
-    guard = Guard(LIMITS, DT, GuardSettings(patience=3))
-    guard.state(REST)
-    for _ in range(3):
-        assert guard.stopped is None
-        guard.state(REST._replace(q=np.full(2, np.nan)))
-    assert guard.stopped == "3 states in a row were no numbers or jumped; check the robot's sensors"
-    np.testing.assert_array_equal(guard.damped(REST, np.ones(2)), 0.0)
-    moving = guard.state(REST._replace(qd=np.array([1.0, -2.0])))
-    np.testing.assert_array_equal(guard.damped(moving, np.ones(2)), [-1.0, 2.0])
-
-
-def test_targets_out_of_reach_end_at_the_joints_range():
-    q = np.array([[0.0, 0.0], [3.5, 0.0], [0.0, -3.0]])
-    safe = safe_targets(q, np.ones((3, 2)), np.ones((3, 2)), LIMITS)
-    np.testing.assert_array_equal(safe.q, [[0, 0], [3.1, 0], [0, -2.9]])
-    np.testing.assert_array_equal(safe.qd, [[1, 1], [0, 1], [1, 0]])
-    np.testing.assert_array_equal(safe.qdd, safe.qd)
-    np.testing.assert_array_equal(safe.cut, [False, True, True])
-
-
-@pytest.mark.parametrize("setting", [{"torque_rate": 0.0}, {"margin": 0.5}, {"slack": np.inf}, {"patience": 0}])
-def test_a_guard_cannot_be_careless_by_mistake(setting):
-    with pytest.raises(SettingsError, match=str(next(iter(setting)))):
-        GuardSettings(**setting)
 
 
 def asked(feed_forward: FeedForward, wanted: list[JointTarget]) -> np.ndarray:

@@ -81,6 +81,16 @@ def test_integration_is_of_fourth_order():
     np.testing.assert_allclose(orders, 4, atol=0.35)
 
 
+def test_a_torque_that_grows_with_time_is_followed_exactly():
+    """Unit masses driven by τ = a + b t move by v t + a t² / 2 + b t³ / 6, whatever the steps."""
+    t = jnp.array([0.0, 0.1, 0.35, 0.4, 1.0])
+    start, v, a, b = np.array([[0.3, -0.7], [0.5, -1.0], [2.0, 3.0], [-4.0, 6.0]])
+    time = np.array(t)[:, None]
+    q, qd = rollout(lambda q, qd, tau: tau, jnp.asarray(start), jnp.asarray(v), jnp.asarray(a + b * time), t)
+    np.testing.assert_allclose(q, start + v * time + a * time**2 / 2 + b * time**3 / 6, rtol=1e-12)
+    np.testing.assert_allclose(qd, v + a * time + b * time**2 / 2, rtol=1e-12, atol=1e-12)
+
+
 def test_a_free_arm_keeps_its_energy():
     q, qd = swing(0.005)
     energy = jax.jit(jax.vmap(lambda q, qd: euler_lagrange.energy(published_arm, q, qd).total))

@@ -19,7 +19,7 @@ from delan.robots.barrett_wam import WAM4, WAM4_ANALYTIC, WAM7, WAM7_ANALYTIC
 from delan.robots.cable_drive import CableDrivenRobot, CableSettings
 from delan.robots.description import Arm
 from delan.robots.mujoco_robot import MujocoRobot
-from delan.robots.robot import Robot, physics_steps
+from delan.robots.robot import Robot, physics_steps, safe_torque
 from delan.robots.two_link import TWO_LINK
 
 from .tracking import track
@@ -88,6 +88,15 @@ def test_torques_saturate_at_the_limits(robot):
         return [robot.step(factor * robot.limits.torque).q for _ in range(20)][-1]
 
     np.testing.assert_array_equal(end(10.0), end(1.0))
+
+
+def test_drives_cut_a_torque_off_on_either_side():
+    limits, joints = WAM4.limits, WAM4.joints
+    tau = np.array([-1e9, 1e9, -0.5, 0.25])
+    np.testing.assert_array_equal(safe_torque(tau, limits, joints), [-limits.torque[0], limits.torque[1], -0.5, 0.25])
+    tau[1:3] = np.nan, np.inf
+    with pytest.raises(RobotError, match=f"the torque of joint {joints.names[1]} is nan"):
+        safe_torque(tau, limits, joints)
 
 
 def test_stops_hold(robot):
@@ -200,6 +209,8 @@ def test_a_payload_is_felt():
         ),
         (0.0005, 0.001, "need 0 < physics step ≤ control period"),
         (float("nan"), 0.001, "need 0 < physics step ≤ control period"),
+        (float("inf"), 0.001, "need 0 < physics step ≤ control period"),
+        (0.002, 0.0, "need 0 < physics step ≤ control period"),
     ],
 )
 def test_periods_that_do_not_fit_are_refused(dt, step, message):
@@ -210,6 +221,8 @@ def test_periods_that_do_not_fit_are_refused(dt, step, message):
 def test_periods_that_fit_are_counted():
     assert physics_steps(0.002, 0.0001) == 20
     assert physics_steps(1 / 500, 1 / 4000) == 8
+    assert physics_steps(0.001, 0.001) == 1
+    assert physics_steps(1.0, 1e-4 * (1 + 5e-7)) == 10000  # off by half a millionth: written with few digits
 
 
 @pytest.mark.slow

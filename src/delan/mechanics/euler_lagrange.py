@@ -50,7 +50,7 @@ def _motion(terms: Terms, q: Vector, qd: Vector) -> _Motion:
 
 def _bias(motion: _Motion) -> Vector:
     """c(q, q̇) + g(q) by a single pull-back."""
-    one = jnp.ones_like(motion.chol[0, 0])
+    one = jnp.ones((), motion.chol.dtype)
     (force,) = motion.pull_back((-motion.kinetic_cotangent, one))
     return motion.momentum_rate + force
 
@@ -71,7 +71,7 @@ def forward_dynamics(terms: Terms, q: Vector, qd: Vector, tau: Vector) -> Vector
 def components(terms: Terms, q: Vector, qd: Vector, qdd: Vector) -> ConservativeTorques:
     """The parts of the torque, H q̈, c = Ḣ q̇ − ∂T/∂q and g = ∂V/∂q; their sum is `inverse_dynamics`."""
     motion = _motion(terms, q, qd)
-    one = jnp.ones_like(motion.chol[0, 0])
+    one = jnp.ones((), motion.chol.dtype)
     (kinetic,) = motion.pull_back((-motion.kinetic_cotangent, jnp.zeros_like(one)))
     (gravity,) = motion.pull_back((jnp.zeros_like(motion.chol), one))
     return ConservativeTorques(motion.chol @ (motion.chol.T @ qdd), motion.momentum_rate + kinetic, gravity)

@@ -38,7 +38,7 @@ def physics_steps(dt: float, physics_dt: float) -> int:
     if not (0 < physics_dt <= dt < float("inf")):
         raise RobotError(f"need 0 < physics step ≤ control period, got a step of {physics_dt} s and a period of {dt} s")
     steps = dt / physics_dt
-    whole = max(1, round(steps))
+    whole = round(steps)
     if abs(steps - whole) > 1e-6 * whole:
         nearest = whole * physics_dt
         raise RobotError(
