@@ -146,6 +146,7 @@ def test_only_samples_that_count_are_left_over():
     np.testing.assert_array_equal(left.tau[~counted], data.tau[~counted])
 
 
+@pytest.mark.slow
 def test_its_band_holds_the_torques_and_its_arm_is_not_doubted(monkeypatch):
     brief(monkeypatch)
     monkeypatch.setattr(contest, "STEPS", 300)

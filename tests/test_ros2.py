@@ -81,7 +81,9 @@ needs_compiler = pytest.mark.skipif(
 
 
 @needs_compiler
-@pytest.mark.parametrize(("precision", "tolerance"), [("float", 1e-5), ("double", 1e-12)])
+@pytest.mark.parametrize(
+    ("precision", "tolerance"), [pytest.param("float", 1e-5, marks=pytest.mark.slow), ("double", 1e-12)]
+)
 @pytest.mark.parametrize("name", MODELS)
 def test_the_plugin_gives_the_numbers_of_jax(tmp_path, name, precision: Precision, tolerance):
     model = MODELS[name]()

@@ -101,7 +101,7 @@ KINDS = ("chain", "feed-forward")
 # What was measured
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["chain", pytest.param("feed-forward", marks=pytest.mark.slow)])
 def test_the_band_holds_nine_tenths_of_unseen_torques(kind):
     """Within three standard deviations of what twelve validation trajectories can tell."""
     held = coverage(with_trust(kind), motions("unseen"))

@@ -253,6 +253,7 @@ def test_an_encoder_that_fails_leaves_nothing(take, tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["recording.run"]
 
 
+@pytest.mark.slow
 def test_a_clip_of_a_run_is_as_long_as_was_asked_for(tmp_path):
     words = ["two-link", "--feedforward", "pd", "--seconds", "2", "--record", str(tmp_path / "clip.gif")]
     told = CliRunner().invoke(app, ["view", *words])

@@ -16,8 +16,6 @@ from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ..errors import CompilerError, SettingsError
 
 FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-fPIC", "-shared")
@@ -50,6 +48,8 @@ def library_of(header: str, source: str, name: str) -> ctypes.CDLL:
 @cache
 def caller() -> Any | None:
     """What turns a compiled function into a quick Python function; None where Python's own headers are missing."""
+    import numpy as np  # noqa: PLC0415 (`delan doctor` asks for the compiler where numpy is broken)
+
     headers = sysconfig.get_path("include")
     if find_compiler() is None or not (Path(headers) / "Python.h").exists():
         return None
