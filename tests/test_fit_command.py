@@ -117,7 +117,8 @@ def test_nothing_typed_means_auto_and_each_step_is_told(folder, contest, monkeyp
     assert shown.stdout.endswith("Model: arm.delan\nPage: page.html\nMotion to record next: arm.next.npz\n")
     with np.load(folder / "arm.next.npz") as motion:
         assert motion["q"].shape == motion["qdd"].shape == (len(motion["t"]), 2)
-    assert max(map(len, shown.stdout.splitlines()[1:])) <= 80
+    lines = [line for line in shown.stdout.splitlines()[1:] if not line.startswith("Note: ")]
+    assert max(map(len, lines)) <= 80
     assert (folder / "page.html").exists()
 
 
@@ -197,6 +198,7 @@ def test_a_test_log_with_a_fault_late_in_it_does_not_cost_the_model(folder, cont
         (["-o", "x.html"], "model and page cannot both be x.html; give another --out or --report"),
         (["--report", "none/x.html"], "there is no folder none for x.html"),
         (["--test", "none.npz"], "none.npz: no such file; check the path"),
+        (["--test", "arm.npz"], "--test arm.npz begins as the log to learn from does"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_the_work(folder, contest, monkeypatch, as_shipped, typed, message):
@@ -265,3 +267,10 @@ def test_kinds_that_a_log_names_are_kept():
     named = Joints.of(("revolute", "prismatic"))
     recording = replace(recorded(TWO_LINK, (0,)), joints=named)
     assert with_kinds_of(Joints.of(("prismatic", "revolute")), recording).joints == named
+
+
+def test_positions_that_look_like_degrees_are_told_at_once(folder, contest):
+    recording = recorded(TWO_LINK)
+    write(replace(recording, q=np.degrees(recording.q), qd=np.degrees(recording.qd)), folder / "degrees.npz")
+    shown = delan_("fit", folder / "degrees.npz", "-o", folder / "wrong.delan")
+    assert "read the log with --degrees" in shown.stderr

@@ -146,7 +146,7 @@ def test_missing_friction_is_noticed_and_named():
     found = diagnosed(with_friction(swung(ARM, LIMITS, range(4), samples=400)))
     assert found.suspects == ("joint0", "joint1")
     assert min(found.friction) > 0.7
-    assert "as friction does: choose friction 'auto'" in found.sentence()
+    assert "as friction does: let friction be 'auto'" in found.sentence()
 
 
 # Chains fitted to robots that they can be

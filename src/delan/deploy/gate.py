@@ -172,8 +172,8 @@ class _Examiner:
         return Check(
             "friction takes energy",
             found.value <= 1e-9 * max(usual, TINY),
-            "never gives power",
-            "it takes power everywhere" if found.value <= 0 else f"gives {found.value:.3g} W",
+            "never gives power, a constant offset aside",
+            "it takes power everywhere, offsets aside" if found.value <= 0 else f"gives {found.value:.3g} W",
             "friction that drives makes the robot run away",
         )
 

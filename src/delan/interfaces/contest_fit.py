@@ -160,6 +160,8 @@ def _tell(request: FitRequest, report: LogReport) -> None:
         typer.echo(json.dumps(plain(told)))
     else:
         typer.echo(verdict(report))
+        for event in () if entry.fit is None else entry.fit.events:
+            typer.echo(f"Note: {event}.")
         show_models(report)
         typer.echo(f"Model: {request.out}")
         typer.echo(f"Page: {request.page_path}")

@@ -15,7 +15,10 @@ from .fit_telling import say
 
 
 def warn_of(findings: tuple[Finding, ...]) -> None:
-    """One line if the doctor found errors in the log."""
+    """One line if the doctor found errors in the log, and one for each unit that looks wrong."""
+    for finding in findings:
+        if finding.kind == "units":
+            say(f"{finding.where}: {finding.text}; {finding.remedy}")
     errors = [finding for finding in findings if finding.severity == "error"]
     if errors:
         kinds = ", ".join(dict.fromkeys(finding.kind.replace("_", " ") for finding in errors))

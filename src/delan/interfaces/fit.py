@@ -29,7 +29,7 @@ def run_fit(request: FitRequest) -> int:
     recording = read_log(list(request.logs), request.log_options)
     tell_excerpt(recording, name_of(request.logs))
     if request.test is not None:
-        require_readable(request, recording.joints)
+        require_readable(request, recording)
     prepared = recording.qdd is None or request.cutoff is not None or request.accelerations == "none"
     if request.model == "auto" or request.page is not None or (prepared and not request.own):
         from .contest_fit import run_contest

@@ -4,11 +4,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from ..data.log_options import LogOptions
 from ..data.logs import read_log, stream_log
 from ..data.preparation import PreparationSettings, prepare
 from ..errors import SettingsError
-from ..joints import Dataset, Joints
+from ..joints import Dataset, Joints, Recording
 from ..learning.fit import Friction
 from ..models.actuator import ActuatorSettings
 from ..models.dynamics import require_same_joints
@@ -103,13 +105,18 @@ def read_friction(text: str) -> Friction:
     return ActuatorSettings(terms)
 
 
-def require_readable(request: FitRequest, joints: Joints) -> None:
-    """Find out before the training, from its first rows, that the test log is there and is of this robot."""
+def require_readable(request: FitRequest, recording: Recording) -> None:
+    """Find out before the training, from its first rows, that the test log is there, of this robot, and another one."""
     assert request.test is not None
     first = next(stream_log(request.test, request.log_options, rows=FIRST_ROWS, sound=False))
     columns = {name: getattr(first, name)[:1] for name in ("t", "q", "tau", "trajectory")}
     row = Dataset(**columns, qd=first.q[:1], qdd=first.q[:1], joints=first.joints, source=first.source)
-    require_same_joints(joints, row)
+    require_same_joints(recording.joints, row)
+    if np.array_equal(first.q, recording.q[: len(first.q)]):
+        raise SettingsError(
+            f"--test {request.test.name} begins as the log to learn from does; a test says something of motion that "
+            "no model has seen: give another log, or leave --test out"
+        )
 
 
 def tested(request: FitRequest, joints: Joints, how: PreparationSettings) -> Dataset:

@@ -76,7 +76,8 @@ def verdict_for(model: Path, header: dict[str, Any]) -> str:
     try:
         told = json.loads(certificate_path(model).read_text(encoding="utf-8"))
         if told["checksum"] == header["checksum"]:
-            return f"{told['verdict']} (log {told['log']}, limits {told['limits']})"
+            known = ", which it was trained on" if told["log"] == header.get("log") else ""
+            return f"{told['verdict']} (log {told['log']}{known}, limits {told['limits']})"
         return "the certificate is of other weights; run `delan gate`"
     except OSError:
         return "never examined; run `delan gate`"

@@ -217,6 +217,8 @@ def describe(
     from .describe_telling import show
 
     description = read_description(model)
+    if not as_json:
+        show(description)
     told = []
     if plot is not None:
         write_picture(description, plot, urdf)
@@ -226,7 +228,6 @@ def describe(
     if as_json:
         typer.echo(json.dumps(description.as_dict()))
     else:
-        show(description)
         for sentence in told:
             typer.echo(sentence)
 

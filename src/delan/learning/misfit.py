@@ -114,11 +114,11 @@ class Misfit:
     def _meaning(self) -> str:
         odd = [share for name, share in zip(self.joints, self.friction, strict=True) if name in self.suspects]
         if np.median(odd) > MOSTLY:
-            return "they turn with the velocity, as friction does: choose friction 'auto' or other terms of it"
+            return "they turn with the velocity, as friction does: let friction be 'auto', or name other terms"
         return (
             "a closed loop, elastic joints, a wrong order, kind or parent of a joint, torques filtered otherwise than "
-            "the motion, or a fit that ended too early look like this: check these, try friction 'auto' or the network "
-            "(model 'delan'), and do not trust this model in faster motion"
+            "the motion, or a fit that ended too early look like this: check these, and do not trust this model in "
+            "faster motion"
         )
 
 

@@ -214,9 +214,13 @@ def _preparation(report: LogReport) -> Iterator[tuple[str, str]]:
             yield "read", f"{done.excerpt.told}, evenly over it; the whole is larger than the memory it may take"
         yield "velocities, accelerations", f"{done.velocity}, {done.acceleration}"
         dropped = ", ".join(f"{count} {why}" for why, count in done.dropped.items())
-        yield "rows", f"{done.samples} of {done.rows} are samples" + (f"; left out: {dropped}" if dropped else "")
+        even = ", put on even time," if choice.settings.cutoff is not None else ""
+        yield (
+            "rows",
+            f"{done.rows} rows{even} give {done.samples} samples" + (f"; left out: {dropped}" if dropped else ""),
+        )
         cuts = ", ".join(f"{count} at {why}" for why, count in done.cuts.items())
-        yield "cuts", cuts or "none: no gaps and no pauses"
+        yield "cuts", cuts or "none: no gap or pause long enough"
     if fit.settings.accelerations == "none":
         yield "without accelerations", "all models were learned and compared by torques averaged over short windows"
     elif fit.weak is None:
