@@ -271,6 +271,7 @@ def test_kinds_that_a_log_names_are_kept():
 
 def test_positions_that_look_like_degrees_are_told_at_once(folder, contest):
     recording = recorded(TWO_LINK)
+    assert recording.qd is not None
     write(replace(recording, q=np.degrees(recording.q), qd=np.degrees(recording.qd)), folder / "degrees.npz")
     shown = delan_("fit", folder / "degrees.npz", "-o", folder / "wrong.delan")
     assert "read the log with --degrees" in shown.stderr
