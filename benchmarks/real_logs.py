@@ -97,6 +97,7 @@ def measure(name: str, data: Path) -> dict[str, Any]:
         "preparation": told["preparation"],
         "test": {model: scores["test"] for model, scores in told["models"].items()},
         "validation": {model: scores["validation"]["nmse_mean"] for model, scores in told["models"].items()},
+        "coverage": told["coverage"],
         "textbook": textbook,
         "verdict": told["verdict"],
     }

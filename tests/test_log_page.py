@@ -105,6 +105,18 @@ def test_the_page_of_a_test_log_with_a_band(two_link):
     assert page.index("On the test motion, other.csv") < page.index("On the validation motion")
 
 
+def test_a_model_that_learned_from_validation_is_not_shown_on_it(two_link):
+    first, *others = two_link.entries
+    fit = replace(two_link, entries=(replace(first, relearned=two_link.entries[2].model), *others))
+    alone, tested = told_by(fit), with_test(fit)
+    assert tested.test_set is not None
+    assert alone.shown(alone.chosen, alone.unseen) is first.model
+    assert tested.shown(tested.chosen, tested.test_set) is fit.entries[2].model
+    assert tested.shown(tested.chosen, fit.validation) is first.model
+    assert "after that it learned once more, from all motion of the log" in page_of(alone)
+    assert "it learned once more" not in page_of(told_by(two_link))
+
+
 def test_the_verdict_says_which_model_and_why(two_link):
     report = with_test(two_link)
     chain, identified = (report.test_scores[name].torque.nmse_mean for name in ("chain", "identified"))

@@ -92,7 +92,7 @@ def _with_test(request: FitRequest, report: LogReport) -> LogReport:
     scored = dataset
     if request.accelerations == "none":
         scored = tested(request, fit.dataset.joints, fit.preparation.settings.unfiltered)
-    scores = {entry.name: score(in_jax(entry.model), scored, fit.settings.fit) for entry in fit.entries}
+    scores = {entry.name: score(in_jax(entry.deployed), scored, fit.settings.fit) for entry in fit.entries}
     return replace(report, test=request.test.name, test_set=dataset, test_scores=scores)
 
 
@@ -131,7 +131,7 @@ def _save(request: FitRequest, report: LogReport) -> None:
         "models": models_of(report),
         "verdict": verdict(report),
     }
-    model = as_learned(entry) if report.trusted is None else report.trusted
+    model = as_learned(entry) if report.trusted is None else fit.model
     storage.save(model, request.out, provenance=plain(provenance | told))
 
 

@@ -64,7 +64,12 @@ def models_of(report: LogReport) -> dict[str, Any]:
         return {"nmse": list(scores.torque.nmse), "nmse_mean": scores.torque.nmse_mean}
 
     return {
-        entry.name: {"validation": short(entry.validation), "seconds": entry.seconds, "chosen": dict(entry.chosen)}
+        entry.name: {
+            "validation": short(entry.validation),
+            "seconds": entry.seconds,
+            "chosen": dict(entry.chosen),
+            "learned_from": "training" if entry.relearned is None else "training and validation",
+        }
         | ({"test": short(report.test_scores[entry.name])} if entry.name in report.test_scores else {})
         for entry in report.fit.entries
     }

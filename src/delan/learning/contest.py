@@ -59,7 +59,12 @@ class ConstantTorque(eqx.Module):
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """A model that took part, how it did on the validation trajectories, and what was chosen for it there."""
+    """A model that took part, how it did on the validation trajectories, and what was chosen for it there.
+
+    Attributes:
+        model: learned from the training trajectories, the one that was scored.
+        relearned: the same after it learned from the validation trajectories too; None where it did not.
+    """
 
     name: str
     model: InverseDynamics
@@ -67,6 +72,12 @@ class Entry:
     seconds: float
     chosen: Mapping[str, Any] = field(default_factory=dict)
     fit: FitResult | None = None
+    relearned: InverseDynamics | None = None
+
+    @property
+    def deployed(self) -> InverseDynamics:
+        """The model to use, and to score on motion that is in neither part."""
+        return self.model if self.relearned is None else self.relearned
 
 
 def networks(
@@ -184,7 +195,7 @@ def near_urdf(
 
 def as_learned(entry: Entry) -> LearnedModel:
     """The model of an entry in a form that can be saved: an identified arm becomes a chain, exactly."""
-    return in_jax(entry.model)  # type: ignore[return-value]
+    return in_jax(entry.deployed)  # type: ignore[return-value]
 
 
 def in_jax(model: InverseDynamics) -> InverseDynamics:

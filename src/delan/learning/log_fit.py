@@ -18,14 +18,14 @@ from ..joints import Dataset, Recording
 from ..models.actuator import ActuatedModel
 from ..models.chain import LagrangianChain
 from ..models.dynamics import InverseDynamics
-from ..models.trust import TrustedModel
+from ..models.trust import TrustedModel, with_model
 from .budget import Budget
 from .contest import Contender, Entry, as_learned
 from .fit import Friction, fit
 from .more_data import LearningCurve, NextMotion, learning_curve, next_motion
 from .planning import FitSettings
 from .preparing import PreparationChoice, choose_preparation
-from .refining import without_accelerations
+from .refining import relearned, without_accelerations
 from .rivals import Watch, rivals
 from .starts import SAMPLES
 from .training import Progress
@@ -85,7 +85,8 @@ class LogFit:
         dataset: the samples; training, validation: the parts they were split into. Where the models were learned
             without accelerations, these are filtered ones of the same motion, for pictures and for the band.
         weak: for the chain, its validation error with and without accelerations (None: not tried).
-        trusted: the best model with an ensemble, a calibrated band and the domain of its data; None of a constant.
+        trusted: the best model with an ensemble, a calibrated band and the domain of its data, as it was before it
+            learned from the validation trajectories too; None of a constant.
         curve, motion: what more data would bring and what to record next; None unless the best model is a chain, or
             where the time was over.
     """
@@ -109,8 +110,10 @@ class LogFit:
 
     @property
     def model(self) -> InverseDynamics:
-        """The best model, with its band and its domain where they were computed."""
-        return self.best.model if self.trusted is None else self.trusted
+        """The best model, with its band and its domain where they were computed: the one to deploy."""
+        if self.trusted is None:
+            return self.best.deployed
+        return with_model(self.trusted, as_learned(self.best))
 
     def entry(self, name: str) -> Entry | None:
         return next((entry for entry in self.entries if entry.name == name), None)
@@ -146,6 +149,7 @@ def fit_log(
     if not stop.is_set():
         progress("beyond")
         trusted, curve, motion = _beyond(order[0], training, validation, budget, key)
+        order[0] = _relearned(order[0], training, dataset, budget)
     interrupted = stop.is_set() or any(entry.fit is not None and entry.fit.interrupted for entry in entries)
     return LogFit(
         entries=tuple(order),
@@ -205,6 +209,13 @@ def _beyond(
         return trusted, None, None
     curve = learning_curve(model, training, validation, key=keys[1])
     return trusted, curve, next_motion(model, training, key=keys[2])
+
+
+def _relearned(best: Entry, training: Dataset, dataset: Dataset, budget: Budget) -> Entry:
+    """A chain that was chosen learns from the motion that it was chosen by, as nothing is left to choose."""
+    if best.name != "chain" or best.fit is None or best.chosen["form"] != "strong" or budget.left == 0:
+        return best
+    return replace(best, relearned=relearned(best.fit, training, dataset))
 
 
 def _part(dataset: Dataset, rows: np.ndarray) -> Dataset:

@@ -18,7 +18,7 @@ from . import levenberg_marquardt
 from .evaluate import Scores, evaluate
 from .fit import FitResult, in_precision
 from .objective import Objective, Scale
-from .planning import MOST_WINDOWS, FitSettings, samples
+from .planning import MOST_PREPARED, MOST_WINDOWS, FitSettings, samples
 from .stages import MarquardtStage
 from .starts import SAMPLES
 from .training import Limits, train
@@ -29,6 +29,10 @@ WEAK_ITERATIONS = 12
 ITERATIONS = 6
 DAMPING = 1e-3
 """of the first step, relative to the curvature: the way is short."""
+LAST_ITERATIONS = 25
+"""on all samples, before a model is deployed."""
+SETTLED = 1.1
+"""A fit has settled if its loss on validation at the end is below this many times the least."""
 
 
 def refined(
@@ -51,6 +55,20 @@ def refined(
         for _ in range(iterations):
             state, _ = levenberg_marquardt.update(state, data, scale, objective, settings)
     return state.model
+
+
+def relearned(result: FitResult, training: Dataset, dataset: Dataset) -> Any | None:
+    """The model of a settled fit after it learned from all samples of the dataset, validation included.
+
+    What was held back to choose by holds poses that the rest has not. None where the fit had not settled: where
+    validation had to stop it, nothing could stop it here.
+    """
+    losses = [row.validation for row in result.history]
+    if not losses or losses[-1] > SETTLED * min(losses):
+        return None
+    # As many samples as the fit took, so that its program serves here as well.
+    count = min(len(training.samples), MOST_PREPARED)
+    return in_precision(refined(result.model, dataset, iterations=LAST_ITERATIONS, count=count))
 
 
 def without_accelerations(

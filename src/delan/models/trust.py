@@ -184,6 +184,11 @@ def trusted(
     return TrustedTorque(model, members, floor, band, domain, level)
 
 
+def with_model(trust: TrustedModel, model: Any) -> TrustedModel:
+    """The same trust in another model of the kind, such as the one it was found for after more learning."""
+    return eqx.tree_at(lambda one: one.model, trust, model)
+
+
 def bare(model: Any) -> Any:
     """The model inside of a trusted one, or the model as it is."""
     return model.model if isinstance(model, TrustedModel) else model

@@ -52,7 +52,7 @@ def write_page(page: LogReport, path: Path) -> None:
 def page_of(report: LogReport) -> str:
     """The page as text; everything it shows stands inside of it."""
     environment = Environment(loader=PackageLoader("delan.report"), autoescape=True, undefined=StrictUndefined)
-    told = foretold(report.chosen.model, report.unseen, parts=True, trusted=report.trusted)
+    told = foretold(report.shown(report.chosen, report.unseen), report.unseen, parts=True, trusted=report.trusted)
     sentence = verdict(report)
     serious = [_finding(one) for one in report.findings if one.severity != "note"]
     return environment.get_template("log.html").render(
@@ -61,6 +61,7 @@ def page_of(report: LogReport) -> str:
         verdict=sentence,
         doubtful=not sentence.startswith("Deploy") or "Doubtful" in sentence,
         summary=_summary(report),
+        relearned=report.chosen.relearned is not None,
         notices=list(_notices(report)),
         tables=_tables(report, jax.random.key(0)),
         figures=_figures(report, told),
@@ -88,7 +89,8 @@ def _summary(report: LogReport) -> str:
     seconds = float(np.sum(np.clip(np.diff(fit.dataset.t), 0, None)[np.diff(fit.dataset.trajectory) == 0]))
     told = f"{fit.dataset.dof} joints, {len(fit.dataset.samples)} samples of {seconds:.0f} s of motion"
     parts = f"{len(fit.training.samples)} to learn from, {len(fit.validation.samples)} to choose by"
-    return f"{told}: {parts}. All of it took {fit.seconds:.0f} s."
+    again = "" if report.chosen.relearned is None else " Once chosen, the model learned from those too."
+    return f"{told}: {parts}.{again} All of it took {fit.seconds:.0f} s."
 
 
 def _notices(report: LogReport) -> Iterator[str]:
@@ -127,7 +129,7 @@ def _table(report: LogReport, caption: str, dataset: Dataset, scores: Mapping[st
     blocks, columns = time_blocks(dataset), []
     entries = [entry for entry in report.fit.entries if entry.name in scores]
     for entry in entries:
-        torque, told = scores[entry.name].torque, foretold(entry.model, dataset)
+        torque, told = scores[entry.name].torque, foretold(report.shown(entry, dataset), dataset)
         sure = nmse_interval(told.residual, told.samples.tau, blocks, key)
         ends = [(sure.mean_low, sure.mean_high), *zip(sure.low, sure.high, strict=True)]
         columns.append(
@@ -181,7 +183,7 @@ def _figures(report: LogReport, told: Foretold) -> dict[str, Row | None]:
 
 
 def _drawn(report: LogReport, told: Foretold) -> dict[str, Any]:
-    model, fit, near = report.chosen.model, report.fit, told.rows(window(told.samples))
+    model, fit, near = report.chosen.deployed, report.fit, told.rows(window(told.samples))
     trials, cutoff = fit.preparation.trials, fit.preparation.settings.cutoff
     return {
         "traces": draw_traces(near),

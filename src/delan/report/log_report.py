@@ -8,10 +8,11 @@ from jaxtyping import Float
 
 from ..data.doctor import Finding
 from ..joints import Dataset
-from ..learning.contest import Entry
+from ..learning.contest import Entry, as_learned
 from ..learning.evaluate import Scores
 from ..learning.log_fit import LogFit
-from ..models.trust import TrustedModel
+from ..models.dynamics import InverseDynamics
+from ..models.trust import TrustedModel, with_model
 
 NAMES = {
     "chain": "chain",
@@ -61,8 +62,14 @@ class LogReport:
 
     @property
     def trusted(self) -> TrustedModel | None:
-        """The chosen model with its band and domain, if they were found."""
-        return self.fit.trusted if self.chosen is self.fit.best else None
+        """The chosen model with its band and domain, if they were found, as it may be shown on the unseen motion."""
+        if self.fit.trusted is None or self.chosen is not self.fit.best:
+            return None
+        return self.fit.trusted if self.test_set is None else with_model(self.fit.trusted, as_learned(self.chosen))
+
+    def shown(self, entry: Entry, dataset: Dataset) -> InverseDynamics:
+        """The model of an entry as it may be shown on a motion: of validation, one that has not learned from it."""
+        return entry.model if dataset is self.fit.validation else entry.deployed
 
     @property
     def unseen(self) -> Dataset:
