@@ -1,6 +1,7 @@
 """A chosen chain learns once more, from the motion that it was chosen by too."""
 
 from dataclasses import replace
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -38,7 +39,7 @@ def test_it_learns_what_the_held_back_motion_alone_can_tell(fit):
     result = ended(fit, 3e-2, 1e-2, 1.02e-2)
     counted = fit.validation.counted
     only_there = replace(fit.dataset, counted=counted)  # all that there is to learn from is validation
-    again = relearned(result, fit.training, only_there)
+    again: Any = relearned(result, fit.training, only_there)
     before, after = (evaluate(one, fit.validation, rollouts=False).torque.nmse_mean for one in (result.model, again))
     assert before > 5e-3
     assert after < 0.5 * before
@@ -53,9 +54,10 @@ def test_what_is_deployed_is_the_last_model_with_the_trust_of_the_one_before(fit
     entry = fit.best
     settings = TrustSettings(members=2, iterations=1, rows=50, states=20)
     trusted = trust(as_learned(entry), fit.training, fit.validation, settings, key=jax.random.key(0))
-    again = ended(fit, 1e-2).model
+    again: Any = ended(fit, 1e-2).model
     whole = replace(fit, trusted=trusted, entries=(replace(entry, relearned=again), *fit.entries[1:]))
     assert whole.best.model is entry.model
-    np.testing.assert_array_equal(bare(whole.model).rigid.factor, again.rigid.factor)
-    np.testing.assert_array_equal(whole.model.band, trusted.band)
+    deployed: Any = whole.model
+    np.testing.assert_array_equal(bare(deployed).rigid.factor, again.rigid.factor)
+    np.testing.assert_array_equal(deployed.band, trusted.band)
     assert replace(whole, trusted=None).model is again
