@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from delan.errors import ModelError
 from delan.joints import Joints
+from delan.mechanics import triangle
 from delan.models.dynamics import DynamicsModel, InverseDynamics
 
 from .members import DYNAMICS, INVERSE, MIXED, WITH_FRICTION, WITHOUT_ENERGY, Compiled, network
@@ -153,7 +154,7 @@ def test_a_batch_is_its_samples(name):
 def test_inertia_is_positive_definite_for_every_weight(seed, scale, offset, q, diagonal):
     """Not only for trained weights: the factor's diagonal never falls below the offset."""
     model = network(MIXED, seed, scale, offset=offset, diagonal=diagonal, width=8)
-    chol, _ = model._terms(jnp.asarray(q))
+    chol = triangle.dense(model._terms(jnp.asarray(q))[0])
     floor = np.asarray(model._inertia_scale()) * offset
     assert (np.diag(chol) >= floor).all()
     assert np.linalg.svd(np.asarray(chol), compute_uv=False).min() > 0

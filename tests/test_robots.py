@@ -145,6 +145,21 @@ def test_gravity_torque_holds_the_arm(engine, arm):
     np.testing.assert_allclose(state.q, pose, atol=1e-9)
 
 
+def test_joints_turned_about_all_axes_mean_the_same_to_every_engine():
+    turned = (replace(WAM7.links[0], rpy=(0.3, -0.5, 0.7)), replace(WAM7.links[1], rpy=(-0.9, 0.4, 0.2)))
+    arm = replace(WAM7, links=(*turned, *WAM7.links[2:]))
+    for one in (arm, arm.locked(1, name="stump")):
+        model, mujoco, pose = RigidBody.from_urdf(one.urdf()), MujocoRobot.of(one), POSE[: one.joints.dof]
+        np.testing.assert_allclose(
+            mujoco.inverse_dynamics(pose, pose, pose), model.inverse_dynamics(pose, pose, pose), atol=1e-8
+        )
+    held = np.concatenate([[0.4], np.zeros(6)])
+    whole, stump = (RigidBody.from_urdf(one.urdf()) for one in (arm, arm.locked(1, name="stump")))
+    np.testing.assert_allclose(
+        stump.inverse_dynamics(held[:1], held[:1], held[:1]), whole.inverse_dynamics(held, held, held)[:1], atol=1e-8
+    )
+
+
 @pytest.mark.parametrize("arm", [*ARMS.values(), WAM7_ANALYTIC], ids=[*ARMS, "wam7_analytic"])
 def test_three_engines_agree_on_the_torque(arm):
     """Pinocchio, MuJoCo and PyBullet on 1,000 random states inside the joints' ranges."""

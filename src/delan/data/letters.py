@@ -1,8 +1,8 @@
 """Twenty single-stroke letters of our own, drawn through a few points each, as motions of a pen."""
 
 import numpy as np
+import scipy
 from jaxtyping import Float
-from scipy.interpolate import CubicSpline
 
 from ..errors import DataError
 from ..joints import Trajectory
@@ -71,14 +71,14 @@ def draw_letter(letter: str, *, origin: tuple[float, float], height: float, spee
     )
 
 
-def _path(letter: str) -> CubicSpline:
+def _path(letter: str) -> "scipy.interpolate.CubicSpline":
     """A natural cubic spline through the points, knots at centripetal distances, parameter from 0 to 1."""
     points = np.array(POINTS[letter])
     gaps = np.sqrt(np.linalg.norm(np.diff(points, axis=0), axis=1))
     knots = np.concatenate([[0.0], np.cumsum(gaps)])
-    return CubicSpline(knots / knots[-1], points, bc_type="natural")
+    return scipy.interpolate.CubicSpline(knots / knots[-1], points, bc_type="natural")
 
 
-def _length(path: CubicSpline) -> float:
+def _length(path: "scipy.interpolate.CubicSpline") -> float:
     fine: Float[np.ndarray, "n 2"] = path(np.linspace(0, 1, 500))
     return float(np.linalg.norm(np.diff(fine, axis=0), axis=1).sum())

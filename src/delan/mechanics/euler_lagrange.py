@@ -1,12 +1,14 @@
 """The Euler–Lagrange equation for a Lagrangian given by a factor of the inertia and a potential.
 
 A system is described by one function `terms(q) → (chol, V)`: chol(q) is the lower-triangular factor of the inertia
-H = chol cholᵀ and V(q) the potential energy. With p = cholᵀ q̇ and T = ½ pᵀp, eq. 4 of Lutter et al. 2019 reads
+H = chol cholᵀ, by its entries as `triangle` orders them, and V(q) the potential energy. With p = cholᵀ q̇ and T = ½ pᵀp,
+the momentum is H q̇ = chol p, and eq. 4 of Lutter et al. 2019 reads
 
-    τ = chol (cholᵀ q̈) + Ḣ q̇ − ∂T/∂q + ∂V/∂q.
+    τ = d/dt (chol p) − ∂T/∂q + ∂V/∂q.
 
-One `jvp` along q̇ gives chol and its time derivative, hence Ḣ q̇; one `vjp` pulls the cotangents of −T and V back to q
-together. That is three passes through `terms`, whatever the number of joints.
+`terms` is linearised once: forwards along q̇ that gives chol and its time derivative, hence the rate of the momentum;
+backwards it pulls the cotangents of −T and V back to q together. That is three passes through `terms`, whatever the
+number of joints; of a `jvp` and a `vjp` apart, the gradient in the weights would run back through the first pass twice.
 """
 
 from collections.abc import Callable
@@ -18,9 +20,9 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
 from ..joints import Energy
+from .triangle import Entries, Matrix, Vector, by_column, by_row, dense, times, transposed_times
 
-Vector = Float[Array, " dof"]
-Terms = Callable[[Vector], tuple[Float[Array, "dof dof"], Float[Array, ""]]]
+Terms = Callable[[Vector], tuple[Entries, Float[Array, ""]]]
 
 
 class ConservativeTorques(NamedTuple):
@@ -32,24 +34,24 @@ class ConservativeTorques(NamedTuple):
 
 
 class _Motion(NamedTuple):
-    """What the equation needs at one state: the factor, Ḣ q̇, and the way from cotangents of (chol, V) back to q."""
+    """What the equation needs: the factor, d/dt (H q̇), ∂T/∂chol, and the way from cotangents of (chol, V) back to q."""
 
-    chol: Float[Array, "dof dof"]
+    chol: Entries
     momentum_rate: Vector
-    kinetic_cotangent: Float[Array, "dof dof"]
+    kinetic_cotangent: Entries
     pull_back: Callable[[tuple[Array, Array]], tuple[Vector]]
 
 
-def _motion(terms: Terms, q: Vector, qd: Vector) -> _Motion:
-    (chol, _), (chol_dot, _) = jax.jvp(terms, (q,), (qd,))
-    _, pull_back = jax.vjp(terms, q)
-    p = chol.T @ qd
-    momentum_rate = chol_dot @ p + chol @ (chol_dot.T @ qd)
-    return _Motion(chol, momentum_rate, jnp.outer(qd, p), pull_back)  # outer(q̇, p) is ∂T/∂chol
+def _motion(terms: Terms, q: Vector, qd: Vector, qdd: Vector) -> _Motion:
+    (chol, _), push_forward = jax.linearize(terms, q)
+    chol_dot, _ = push_forward(qd)
+    p, p_dot = jax.jvp(transposed_times, (chol, qd), (chol_dot, qdd))
+    _, momentum_rate = jax.jvp(times, (chol, p), (chol_dot, p_dot))
+    return _Motion(chol, momentum_rate, by_row(qd) * by_column(p), jax.linear_transpose(push_forward, q))
 
 
-def _bias(motion: _Motion) -> Vector:
-    """c(q, q̇) + g(q) by a single pull-back."""
+def _torque(motion: _Motion) -> Vector:
+    """The torque by a single pull-back."""
     one = jnp.ones((), motion.chol.dtype)
     (force,) = motion.pull_back((-motion.kinetic_cotangent, one))
     return motion.momentum_rate + force
@@ -57,36 +59,37 @@ def _bias(motion: _Motion) -> Vector:
 
 def inverse_dynamics(terms: Terms, q: Vector, qd: Vector, qdd: Vector) -> Vector:
     """The torque τ(q, q̇, q̈) of eq. 6 of Lutter et al. 2019 [N m or N]."""
-    motion = _motion(terms, q, qd)
-    return motion.chol @ (motion.chol.T @ qdd) + _bias(motion)
+    return _torque(_motion(terms, q, qd, qdd))
 
 
 def forward_dynamics(terms: Terms, q: Vector, qd: Vector, tau: Vector) -> Vector:
     """The acceleration q̈(q, q̇, τ) of eq. 8 of Lutter et al. 2019 [rad/s² or m/s²], by two triangular solves."""
-    motion = _motion(terms, q, qd)
-    half = solve_triangular(motion.chol, tau - _bias(motion), lower=True)
-    return solve_triangular(motion.chol, half, lower=True, trans="T")
+    motion = _motion(terms, q, qd, jnp.zeros_like(qd))
+    chol = dense(motion.chol)
+    half = solve_triangular(chol, tau - _torque(motion), lower=True)
+    return solve_triangular(chol, half, lower=True, trans="T")
 
 
 def components(terms: Terms, q: Vector, qd: Vector, qdd: Vector) -> ConservativeTorques:
     """The parts of the torque, H q̈, c = Ḣ q̇ − ∂T/∂q and g = ∂V/∂q; their sum is `inverse_dynamics`."""
-    motion = _motion(terms, q, qd)
+    motion = _motion(terms, q, qd, jnp.zeros_like(qd))
     one = jnp.ones((), motion.chol.dtype)
     (kinetic,) = motion.pull_back((-motion.kinetic_cotangent, jnp.zeros_like(one)))
     (gravity,) = motion.pull_back((jnp.zeros_like(motion.chol), one))
-    return ConservativeTorques(motion.chol @ (motion.chol.T @ qdd), motion.momentum_rate + kinetic, gravity)
+    inertial = times(motion.chol, transposed_times(motion.chol, qdd))
+    return ConservativeTorques(inertial, motion.momentum_rate + kinetic, gravity)
 
 
-def mass_matrix(terms: Terms, q: Vector) -> Float[Array, "dof dof"]:
+def mass_matrix(terms: Terms, q: Vector) -> Matrix:
     """The inertia H(q) = chol cholᵀ [kg m² or kg]."""
-    chol, _ = terms(q)
+    chol = dense(terms(q)[0])
     return chol @ chol.T
 
 
 def energy(terms: Terms, q: Vector, qd: Vector) -> Energy:
     """Kinetic energy T = ½ q̇ᵀ H q̇ and potential energy V [J]."""
     chol, potential = terms(q)
-    p = chol.T @ qd
+    p = transposed_times(chol, qd)
     return Energy(p @ p / 2, potential)
 
 

@@ -113,7 +113,7 @@ def projected(model: Any) -> Any:
 
 
 def one_sample(joints: Joints, *given: Any) -> list[Array]:
-    """The vectors of one sample as floating-point arrays; a batch or a wrong joint count is refused."""
+    """The vectors of one sample as floats of one precision; a batch or a wrong joint count is refused."""
     vectors = [jnp.asarray(vector) for vector in given]
     for vector in vectors:
         if vector.shape != (joints.dof,):
@@ -121,7 +121,7 @@ def one_sample(joints: Joints, *given: Any) -> list[Array]:
                 f"expected one sample of {joints.dof} joints, shape ({joints.dof},), got shape {vector.shape}; "
                 "use jax.vmap for many samples"
             )
-    return [vector.astype(jnp.result_type(vector, float)) for vector in vectors]
+    return [vector.astype(jnp.result_type(float, *vectors)) for vector in vectors]
 
 
 def trainable(model: Any) -> tuple[Any, Any]:

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ..errors import ModelError, SettingsError
 from ..joints import Energy, Joints, TorqueComponents
 from ..mechanics import euler_lagrange
+from ..mechanics.triangle import Entries, by_row
 from .dynamics import Normalisation, one_sample
 from .perceptron import ACTIVATIONS, Activation, Affine, Perceptron
 
@@ -96,12 +97,12 @@ class LagrangianNetwork(eqx.Module):
         self.lower = Affine(settings.width, n * (n - 1) // 2, key=lower_key)
         self.gravity = Affine(settings.width, 1 if settings.gravity == "potential" else n, key=gravity_key)
 
-    def _terms(self, q: Vector) -> tuple[Float[Array, "dof dof"], Float[Array, ""]]:
+    def _terms(self, q: Vector) -> tuple[Entries, Float[Array, ""]]:
         """The factor of the inertia and the potential energy, which is zero where gravity is a vector of its own."""
         hidden = self.trunk(self._features(q))
         chol = self._factor(hidden)
         if self.settings.gravity == "vector":
-            return chol, jnp.zeros_like(chol[0, 0])
+            return chol, jnp.zeros_like(chol[0])
         return chol, self._potential_scale() * self.gravity(hidden)[0]
 
     def _features(self, q: Vector) -> Float[Array, " features"]:
@@ -112,15 +113,12 @@ class LagrangianNetwork(eqx.Module):
         slide = (seen * (q - self.normalisation.q_mean) / self.normalisation.q_std)[~turning]
         return jnp.concatenate([near * jnp.cos(angle), near * jnp.sin(angle), slide])
 
-    def _factor(self, hidden: Float[Array, " width"]) -> Float[Array, "dof dof"]:
+    def _factor(self, hidden: Float[Array, " width"]) -> Entries:
         n = self.joints.dof
-        # The weights, not the outputs, are put in place: under vmap they are no batch, so this costs next to nothing.
-        at = np.ravel_multi_index(np.tril_indices(n, -1), (n, n))
-        weight = jnp.zeros_like(self.lower.weight, shape=(n * n, self.settings.width)).at[at].set(self.lower.weight)
-        bias = jnp.zeros_like(self.lower.weight, shape=(n * n,)).at[at].set(self.lower.bias)
-        lower = (hidden @ weight.T + bias).reshape(n, n)
-        diagonal = POSITIVE[self.settings.diagonal](self.diagonal(hidden)) + self.settings.offset
-        return self._inertia_scale()[:, None] * (lower + jnp.eye(n, dtype=diagonal.dtype) * diagonal[:, None])
+        both = jax.tree.map(lambda *heads: jnp.concatenate(heads), self.diagonal, self.lower)  # one product, not two
+        raw = both(hidden)
+        diagonal = POSITIVE[self.settings.diagonal](raw[:n]) + self.settings.offset
+        return by_row(self._inertia_scale()) * jnp.concatenate([diagonal, raw[n:]])
 
     def _inertia_scale(self) -> Vector:
         """The size of each row of the factor, √(τ/q̈), so that an untrained network speaks the robot's units."""

@@ -30,7 +30,10 @@ class Affine(eqx.Module):
         self.bias = jnp.full_like(self.weight, bias, shape=(outputs,))
 
     def __call__(self, x: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
-        return x @ self.weight.T + self.bias  # of a batch, XLA multiplies rows a fifth faster than columns
+        # Of a batch, XLA multiplies rows a fifth faster than columns, and the gradient of the weights up to four times
+        # faster with the longer side of the matrix along its rows; these two forms differ in that gradient only.
+        outputs, inputs = self.weight.shape
+        return (x @ self.weight.T if outputs > inputs else jnp.inner(x, self.weight)) + self.bias
 
 
 class Perceptron(eqx.Module):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from xml.etree import ElementTree
 
 import numpy as np
-from scipy.spatial.transform import Rotation
+import scipy
 
 from ..errors import SettingsError
 from ..joints import JointKind, JointLimits, Joints
@@ -73,7 +73,7 @@ class Arm:
         links, tool = list(self.links), np.array(self.tool)
         while len(links) > count:
             last = links.pop()
-            tool = np.array(last.xyz) + _rotation(last).apply(tool)
+            tool = np.array(last.xyz) + _turn(last) @ tool
             links[-1] = _welded(links[-1], last)
         return Arm(name, tuple(links), (float(tool[0]), float(tool[1]), float(tool[2])))
 
@@ -119,7 +119,7 @@ class Arm:
         ends = [*(link.xyz for link in self.links[1:]), self.tool]
         for link, end in zip(self.links, ends, strict=True):
             body = ElementTree.SubElement(
-                body, "body", name=f"{link.name}_link", pos=_numbers(link.xyz), euler=_rpy(link)
+                body, "body", name=f"{link.name}_link", pos=_numbers(link.xyz), euler=_numbers(link.rpy)
             )
             moments = _numbers(link.inertia)
             ElementTree.SubElement(
@@ -171,7 +171,7 @@ def _urdf_inertial(
     if principal:
         moments, axes = np.linalg.eigh(_matrix(inertia))
         axes = axes * np.sign(np.linalg.det(axes))
-        angles = Rotation.from_matrix(axes).as_euler("xyz")
+        angles = scipy.spatial.transform.Rotation.from_matrix(axes).as_euler("xyz")
         turn = (float(angles[0]), float(angles[1]), float(angles[2]))
         inertia = (float(moments[0]), float(moments[1]), float(moments[2]), 0.0, 0.0, 0.0)
     inertial = ElementTree.SubElement(body, "inertial")
@@ -181,16 +181,27 @@ def _urdf_inertial(
     ElementTree.SubElement(inertial, "inertia", named)
 
 
-def _rotation(link: Link) -> Rotation:
-    return Rotation.from_euler("xyz", link.rpy)
+def _turn(link: Link) -> np.ndarray:
+    """The frame of the joint in that of the joint before it: about fixed x, then y, then z.
+
+    By hand, as the arms are made whenever they are imported, and a page that opens should not wait for SciPy.
+    """
+    (cx, cy, cz), (sx, sy, sz) = np.cos(link.rpy), np.sin(link.rpy)
+    return np.array(
+        [
+            [cy * cz, sx * sy * cz - cx * sz, cx * sy * cz + sx * sz],
+            [cy * sz, sx * sy * sz + cx * cz, cx * sy * sz - sx * cz],
+            [-sy, sx * cy, cx * cy],
+        ]
+    )
 
 
 def _welded(link: Link, child: Link) -> Link:
     """The link with its child, at joint position zero, as one body: masses, centres and moments added up."""
-    turn, place = _rotation(child), np.array(child.xyz)
+    turn, place = _turn(child), np.array(child.xyz)
     parts = [
         (link.mass, np.array(link.centre), _matrix(link.inertia)),
-        (child.mass, place + turn.apply(child.centre), turn.as_matrix() @ _matrix(child.inertia) @ turn.as_matrix().T),
+        (child.mass, place + turn @ child.centre, turn @ _matrix(child.inertia) @ turn.T),
     ]
     mass = sum(part[0] for part in parts)
     centre = sum(part[0] * part[1] for part in parts) / mass
@@ -214,10 +225,6 @@ def _capsule(body: ElementTree.Element, start: Triple, end: Triple, radius: floa
     shape = {"type": "capsule", "fromto": _numbers((*start, *end))} if start != end else {"type": "sphere"}
     looks = {"size": repr(radius), "contype": "0", "conaffinity": "0", "density": "0", "rgba": "0.75 0.78 0.82 1"}
     ElementTree.SubElement(body, "geom", {**shape, **looks})
-
-
-def _rpy(link: Link) -> str:
-    return _numbers(tuple(float(angle) for angle in _rotation(link).as_euler("XYZ")))
 
 
 def _numbers(values: tuple[float, ...]) -> str:

@@ -128,12 +128,7 @@ class LivePage:
 
     def run(self, stop: threading.Event) -> None:
         """Until it is told to end."""
-
-        def draw() -> bool:
-            self.draw()
-            return not stop.is_set()
-
-        at_pace(draw)
+        at_pace(self._server, self.draw, stop)
 
 
 def learner_text(still: float) -> str:

@@ -73,9 +73,4 @@ class Replay:
 
     def run(self, stop: threading.Event) -> None:
         """Until it is told to end."""
-
-        def draw() -> bool:
-            self.draw()
-            return not stop.is_set()
-
-        at_pace(draw)
+        at_pace(self._page.server, self.draw, stop)

@@ -14,7 +14,7 @@ Place = tuple[float, float, float]
 
 WANTED, DRAWN, RIVAL, STEEL, GHOST = (172, 182, 193), (11, 110, 153), (217, 116, 43), (120, 132, 146), (11, 110, 153)
 """Colours: the wanted path; the drawn path of our model and of its rival; the arm; the arm where it should be."""
-TRAIL_SECONDS, WANTED_SECONDS, TRAIL_RATE = 5.0, 2.0, 60.0
+TRAIL_SECONDS, WANTED_SECONDS, TRAIL_RATE = 5.0, 2.0, 30.0
 """How much of the drawn path, and of the wanted one, is kept [s], and their points a second."""
 GHOST_OPACITY = 0.22
 LINE_PERIOD = 0.2
