@@ -26,6 +26,7 @@ import pytest
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "delan"
 TESTS = {
     "mechanics/euler_lagrange.py": ("test_euler_lagrange.py test_laws.py", "not (30 or 7 or mixed or chain or rigid)"),
+    "mechanics/triangle.py": ("test_euler_lagrange.py", "entries"),
     "mechanics/integration.py": ("test_euler_lagrange.py", "integration or energy or grows"),
     "mechanics/friction.py": ("test_actuator.py", "not energy and not fit"),
     "mechanics/chain.py": ("test_chain.py", "wrong_tree or pinocchios or sweeps"),

@@ -28,7 +28,8 @@ from .stand_ins import recorded_letter
 
 PATIENCE = 180.0
 """For what takes long on a busy machine [s]: starting browsers, compiling."""
-DRAWN_BY_SOFTWARE = ("--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist")
+DRAWN_BY_SOFTWARE = ("--no-sandbox", "--enable-unsafe-swiftshader")
+"""As on a machine without a graphics card: the scene is drawn by SwiftShader, and the rest of the page without it."""
 
 
 def chromium_path() -> str | None:
