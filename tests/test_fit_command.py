@@ -156,7 +156,7 @@ def test_a_model_no_better_than_a_constant_is_doubted(folder, contest, known):
     shown = delan_("fit", folder / "arm.npz", "-o", folder / "poor.delan")
     assert shown.exit_code == 0, shown.output
     assert "Do not deploy any of these models" in shown.stdout
-    assert "no better than a constant torque; check the units" in shown.stderr
+    assert "no better than its mean torque; check the units" in shown.stderr
 
 
 def test_a_stopped_contest_keeps_its_best_model(folder, contest, known):

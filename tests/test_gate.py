@@ -15,7 +15,9 @@ from typer.testing import CliRunner
 
 from delan import storage
 from delan.data.cosines import cosines
-from delan.deploy.certificate import CURES, Certificate
+from delan.data.logs import read_log
+from delan.data.sketch import share_in, sketch
+from delan.deploy.certificate import CURES, Certificate, unseen_motion
 from delan.deploy.compiler import find_compiler
 from delan.deploy.gate import GateSettings, examine
 from delan.deploy.limits import limits_of_urdf, read_limits
@@ -30,6 +32,8 @@ from delan.models.geometry import from_rigid_body
 from delan.models.rigid_body import RigidBody
 from delan.models.trust import TrustedModel, trusted
 from delan.robots.two_link import TWO_LINK
+
+from .simulated_logs import recorded
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="there is no C compiler here")
 
@@ -217,6 +221,7 @@ def test_every_check_says_what_to_do():
     network = FeedForwardNetwork(TWO_LINK.joints, FeedForwardSettings(width=8), key=jax.random.key(0))
     found = (examine(one, TWO_LINK.limits, motions(20, 21), FEW) for one in (sound(), network))
     told = {check.name: check.cure for certificate in found for check in certificate.checks}
+    told["unseen motion"] = unseen_motion(1.0).cure
     assert told.keys() == CURES.keys()
     assert all(told.values())
 
@@ -250,6 +255,41 @@ def test_the_command_keeps_a_certificate_that_the_code_carries(files, monkeypatc
     assert json.loads((files / "arm.gate.json").read_text())["checksum"] == told["checksum"]
     ran("export", "arm.delan", "-o", "after")
     assert "gate: passed all 13 checks (log log.npz" in (files / "after" / "arm.h").read_text()
+
+
+def test_the_log_it_was_trained_on_is_known_again_by_any_name(files, monkeypatch):
+    monkeypatch.chdir(files)
+    recording = read_log(files / "log.npz")
+    storage.save(sound(), files / "known.delan", provenance={"log": "monday.csv", "sketch": sketch(recording)})
+    words = ("--limits", "limits.toml", "--json")
+    result = ran("gate", "known.delan", "--log", "log.npz", *words)
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["verdict"] == "refused: unseen motion"
+    other = replace(recording, q=recording.q + 1e-9)
+    storage.save(sound(), files / "known.delan", provenance={"log": "log.npz", "sketch": sketch(other)})
+    assert ran("gate", "known.delan", "--log", "log.npz", *words).exit_code == 0
+    storage.save(sound(), files / "known.delan", provenance={"sketch": [3, "no number"]})
+    damaged = ran("gate", "known.delan", "--log", "log.npz", *words)
+    assert damaged.exit_code == 2
+    assert "what it says of the log it was trained on is damaged" in damaged.output
+
+
+def test_a_part_of_a_log_shares_as_much_of_it():
+    recording = recorded(TWO_LINK)
+    marks = sketch(recording)
+    assert share_in(marks, recording) == 1.0
+    end = len(recording.t) // 2
+    half = replace(
+        recording,
+        t=recording.t[:end],
+        q=recording.q[:end],
+        qd=None,
+        tau=recording.tau[:end],
+        trajectory=recording.trajectory[:end],
+    )
+    assert share_in(marks, half) == pytest.approx(0.5, abs=0.02)
+    assert share_in(marks, replace(recording, tau=recording.tau[::-1].copy())) < 0.05
+    assert share_in((), recording) == 0.0
 
 
 def test_other_weights_are_not_covered_by_an_old_certificate(files, monkeypatch):

@@ -99,7 +99,7 @@ def test_the_page_of_a_test_log_with_a_band(two_link):
     page = page_of(replace(report, fit=fit, coverage=coverage(trusted, report.test_set), motion_file="next.npz"))
     assert "the shares are of the test motion" in page
     assert "as much data again would take away about 20 % of the error" in page
-    assert "moves elbow between 0.20 and 1.20 rad at up to 2.00 rad/s" in page
+    assert "elbow, which goes between 0.20 and 1.20 rad at up to 2.00 rad/s" in page
     assert "It is in next.npz" in page
     assert "On the test motion, other.csv" in page
     assert page.index("On the test motion, other.csv") < page.index("On the validation motion")

@@ -3,8 +3,11 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+UNSEEN = 0.2
+"""The share of the rows known from training from which on a log counts as one that the model has seen."""
 NEARER = "record motion near that q and fit with it too, or let `lower` and `upper` of the limits leave it out"
 CURES = {
+    "unseen motion": "give a log of motion that took no part in the fit",
     "mechanics": "fit a chain or a DeLaN network (`delan fit LOG --model chain`)",
     "inertia": NEARER,
     "condition number": "record motion that moves every joint by itself and fit with it too",
@@ -60,6 +63,17 @@ class Certificate:
 
     def as_dict(self) -> dict[str, Any]:
         return {"passed": self.passed, "verdict": self.verdict, "checks": [_told(check) for check in self.checks]}
+
+
+def unseen_motion(share: float) -> Check:
+    """Whether a log holds other rows than those that the model was trained on."""
+    return Check(
+        "unseen motion",
+        share < UNSEEN,
+        f"less than {100 * UNSEEN:.0f} % of the training log's rows in this one",
+        f"{100 * share:.0f} %",
+        "of motion that a model was trained on, error, band and domain say nothing",
+    )
 
 
 def _told(check: Check) -> dict[str, Any]:

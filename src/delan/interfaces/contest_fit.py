@@ -11,6 +11,7 @@ import numpy as np
 import typer
 
 from .. import storage
+from ..data.sketch import sketch
 from ..errors import SettingsError
 from ..joints import Recording
 from ..learning.contest import Contender, as_learned, in_jax
@@ -50,6 +51,7 @@ def run_contest(request: FitRequest, recording: Recording) -> int:
         findings=findings,
         versions={name: version(name) for name in ("delan", "jax", "equinox", "numpy")},
         command=request.command,
+        sketch=tuple(sketch(recording)),
     )
     if fit.interrupted and not report.nmse(report.chosen.name) < report.nmse("constant"):
         say("stopped before any model was better than a constant torque; no model was written")
@@ -125,6 +127,7 @@ def _save(request: FitRequest, report: LogReport) -> None:
         provenance["scores"]["test"] = report.test_scores[entry.name].as_dict()
     told = {
         "log": report.log,
+        "sketch": list(report.sketch),
         "name": entry.name,
         "chosen": dict(entry.chosen),
         "preparation": asdict(fit.preparation.settings),
@@ -167,4 +170,5 @@ def _tell(request: FitRequest, report: LogReport) -> None:
         typer.echo(f"Page: {request.page_path}")
         if report.motion_file is not None:
             typer.echo(f"Motion to record next: {report.motion_file}")
-    doubt(scores.torque.nmse_mean)
+    if not report.fit.interrupted:
+        doubt(scores.torque.nmse_mean)

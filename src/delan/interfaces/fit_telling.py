@@ -65,9 +65,9 @@ def stoppable() -> Iterator[threading.Event]:
 
 
 def doubt(nmse: float) -> None:
-    """Say it when a model explains less than a constant would."""
+    """Say it when a model explains less than the mean torque of a motion does."""
     if not nmse < 1:
-        told = "the model explains this motion no better than a constant torque"
+        told = "the model explains this motion no better than its mean torque"
         say(f"{told}; check the units (rad, s, N m), the signs and the order of the joints")
 
 

@@ -1,7 +1,7 @@
 """What `delan gate` does: a model examined, the certificate printed and kept beside the model file."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,12 @@ from .. import storage
 from ..data.log_options import LogOptions
 from ..data.logs import read_log
 from ..data.preparation import PreparationSettings, prepare
-from ..deploy.certificate import Certificate
+from ..data.sketch import share_in
+from ..deploy.certificate import Certificate, Check, unseen_motion
 from ..deploy.gate import GateSettings, examine
 from ..deploy.limits import limits_of_urdf, read_limits
-from ..errors import SettingsError
+from ..errors import ModelFileError, SettingsError
+from ..joints import Recording
 from ..models.trust import bare
 from .fit import preparation_of_file, with_kinds_of
 from .fit_telling import tell_excerpt
@@ -44,8 +46,9 @@ def run_gate(
     recording = with_kinds_of(joints, read_log(list(logs), log_options))
     tell_excerpt(recording, name_of(logs))
     how = PreparationSettings() if recording.qdd is not None else preparation_of_file(model)
-    found = examine(learned, robot, prepare(recording, how), GateSettings())
     header = storage.read_header(model)
+    examined = examine(learned, robot, prepare(recording, how), GateSettings())
+    found = Certificate((*_known(model, header, recording), *examined.checks))
     told = found.as_dict() | {
         "model": model.name,
         "checksum": header["checksum"],
@@ -60,10 +63,18 @@ def run_gate(
         typer.echo(json.dumps(told | {"certificate": str(kept)}))
     else:
         _show(found, model.name)
-        if told["trained_on"] == told["log"]:
-            typer.echo("The log has the name of the one it was trained on: errors on motion it knows say little.")
         typer.echo(f"Certificate: {kept}")
     return found.passed
+
+
+def _known(model: Path, header: dict[str, Any], recording: Recording) -> Iterator[Check]:
+    """Whether the log is the one that the model was trained on, of a file that remembers it."""
+    if "sketch" not in header:
+        return
+    try:
+        yield unseen_motion(share_in(header["sketch"], recording))
+    except (TypeError, ValueError, OverflowError):
+        raise ModelFileError(str(model), "what it says of the log it was trained on is damaged; fit it anew") from None
 
 
 def certificate_path(model: Path) -> Path:
@@ -76,8 +87,7 @@ def verdict_for(model: Path, header: dict[str, Any]) -> str:
     try:
         told = json.loads(certificate_path(model).read_text(encoding="utf-8"))
         if told["checksum"] == header["checksum"]:
-            known = ", which it was trained on" if told["log"] == header.get("log") else ""
-            return f"{told['verdict']} (log {told['log']}{known}, limits {told['limits']})"
+            return f"{told['verdict']} (log {told['log']}, limits {told['limits']})"
         return "the certificate is of other weights; run `delan gate`"
     except OSError:
         return "never examined; run `delan gate`"

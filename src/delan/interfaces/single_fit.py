@@ -9,6 +9,7 @@ import typer
 
 from .. import storage
 from ..data.preparation import PreparationSettings, prepare
+from ..data.sketch import sketch
 from ..errors import SettingsError
 from ..joints import Recording
 from ..learning.evaluate import Scores, evaluate
@@ -56,7 +57,11 @@ def run_single(request: FitRequest, recording: Recording) -> int:
     if result.interrupted and not result.history:
         say("stopped before the first step; no model was written")
         return 130
-    provenance = result.provenance() | {"log": name_of(request.logs), "preparation": asdict(how)}
+    provenance = result.provenance() | {
+        "log": name_of(request.logs),
+        "sketch": sketch(recording),
+        "preparation": asdict(how),
+    }
     storage.save(result.model, request.out, provenance=provenance)
     scores = result.validation
     if request.test is not None:

@@ -89,13 +89,11 @@ class Misfit:
             return f"{self._finding()}; {self._meaning()}"
         worst = np.nanmax(self.nmse) if np.isfinite(self.nmse).any() else 0.0
         if worst < DOUBTFUL:
-            return f"the torque of unseen motion is explained (nMSE at most {worst:.1g})"
+            return f"the torque of held-back motion is explained (nMSE at most {worst:.1g})"
         rows = zip(self.nmse, self.chance, strict=True)
         if any(error > DOUBTFUL and chance > MOSTLY for error, chance in rows):
-            return (
-                f"unseen motion is too short to tell whether its errors (nMSE up to {worst:.1g}) are noise; give more"
-            )
-        return f"the errors on unseen motion (nMSE up to {worst:.1g}) look like noise"
+            return f"held-back motion is too short to tell if its errors (nMSE up to {worst:.1g}) are noise; give more"
+        return f"the errors on held-back motion (nMSE up to {worst:.1g}) look like noise"
 
     def as_dict(self) -> dict[str, Any]:
         """Plain numbers for JSON, NaN as None."""
@@ -105,10 +103,10 @@ class Misfit:
 
     def _finding(self) -> str:
         sizes = dict(zip(self.joints, self.structured, strict=True))
-        told = ", ".join(f"{name} by {_percent(np.sqrt(sizes[name]))}" for name in self.suspects)
+        told = ", ".join(f"{_percent(np.sqrt(sizes[name]))} at {name}" for name in self.suspects)
         return (
-            "the errors on unseen motion are no noise: they follow a law that the model has not, "
-            f"at {told} of the torque's spread"
+            "what the model left of the torque on held-back motion is no noise, but follows a law that it has not: "
+            f"{told} of the torque's spread"
         )
 
     def _meaning(self) -> str:
@@ -117,8 +115,8 @@ class Misfit:
             return "they turn with the velocity, as friction does: let friction be 'auto', or name other terms"
         return (
             "a closed loop, elastic joints, a wrong order, kind or parent of a joint, torques filtered otherwise than "
-            "the motion, or a fit that ended too early look like this: check these, and do not trust this model in "
-            "faster motion"
+            "the motion, or a fit that ended too early look like this: check these, and do not expect such errors of "
+            "faster motion, which may have larger ones"
         )
 
 

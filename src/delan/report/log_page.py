@@ -62,6 +62,7 @@ def page_of(report: LogReport) -> str:
         doubtful=not sentence.startswith("Deploy") or "Doubtful" in sentence,
         summary=_summary(report),
         relearned=report.chosen.relearned is not None,
+        forward=_forward(report),
         notices=list(_notices(report)),
         tables=_tables(report, jax.random.key(0)),
         figures=_figures(report, told),
@@ -88,7 +89,10 @@ def _summary(report: LogReport) -> str:
     fit = report.fit
     seconds = float(np.sum(np.clip(np.diff(fit.dataset.t), 0, None)[np.diff(fit.dataset.trajectory) == 0]))
     told = f"{fit.dataset.dof} joints, {len(fit.dataset.samples)} samples of {seconds:.0f} s of motion"
-    parts = f"{len(fit.training.samples)} to learn from, {len(fit.validation.samples)} to choose by"
+    learned, chosen_by = len(fit.training.samples), len(fit.validation.samples)
+    between = len(fit.dataset.samples) - learned - chosen_by
+    apart = f", {between} between them left out" if between else ""
+    parts = f"{learned} to learn from, {chosen_by} to choose by{apart}"
     again = "" if report.chosen.relearned is None else " Once chosen, the model learned from those too."
     return f"{told}: {parts}.{again} All of it took {fit.seconds:.0f} s."
 
@@ -104,11 +108,27 @@ def _notices(report: LogReport) -> Iterator[str]:
             yield event[:1].upper() + event[1:] + "."
 
 
+def _forward(report: LogReport) -> str:
+    """How well the chosen model foretells accelerations, in a sentence; nothing of one that cannot."""
+    scores = report.test_scores.get(report.chosen.name, report.chosen.validation).acceleration
+    if scores is None:
+        return ""
+    worst = int(np.nanargmax(scores.nmse))
+    return (
+        f"Turned around, from torques to accelerations, its nMSE is {_number(scores.nmse_mean)}, at worst "
+        f"{_number(scores.nmse[worst])} ({report.fit.dataset.joints.names[worst]}). Where inertia is small, a little "
+        "torque is much acceleration; with a joint above 1 do not simulate."
+    )
+
+
 def _tables(report: LogReport, key: PRNGKeyArray) -> list[Row]:
     """Of the validation motion, by which the choice was made, and of the test if there is one; the test first."""
     fit = report.fit
     scores = {entry.name: entry.validation for entry in fit.entries}
     told = f"On the validation motion: {_motion(fit.validation)}. By these errors the model was chosen."
+    cutoff = fit.preparation.settings.cutoff
+    if cutoff is not None and fit.settings.accelerations != "none":
+        told += f" Measured torques, here and below, are those of the low-pass of {cutoff:.3g} Hz."
     tables = [_table(report, told, fit.validation, scores, key)]
     if report.test_set is not None:
         told = (

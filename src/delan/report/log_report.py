@@ -42,6 +42,7 @@ class LogReport:
             trajectories without one.
         motion_file: where the motion to record next was written.
         versions: of the packages at work.
+        sketch: of the log's rows, by which a model file knows them again.
     """
 
     log: str
@@ -54,6 +55,7 @@ class LogReport:
     motion_file: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     command: str = ""
+    sketch: tuple[str, ...] = ()
 
     @property
     def chosen(self) -> Entry:
@@ -106,8 +108,7 @@ def verdict(report: LogReport) -> str:
         than = "worse than the mean torque of that motion" if beats_constant else f"no better than {_the('constant')}"
         return (
             f"Do not deploy any of these models: {where} the best of them, {_the(best.name)}, has an nMSE of "
-            f"{error:.2g}, {than}. Check units, signs and the order of the joints with "
-            "`delan check`."
+            f"{error:.2g}, {than}. {_remedy(report)}"
         )
     rivals = [f"{report.nmse(others[0]):.2g} of {_the(others[0])}"] if others else []
     against = " and ".join([*rivals, f"{report.nmse('constant'):.2g} of {_the('constant')}"])
@@ -131,6 +132,15 @@ def _doubts(report: LogReport, best: Entry, error: float, others: list[str]) -> 
             yield f"{told}: the log holds too little motion to choose by"
     if report.fit.interrupted:
         yield "the fit was stopped early"
+
+
+def _remedy(report: LogReport) -> str:
+    """What to do where no model is good: not to blame a log that was not looked at for long."""
+    if report.fit.interrupted:
+        return "The fit was stopped early: let it run to its end."
+    if report.fit.settings.seconds is not None:
+        return f"It had {report.fit.settings.seconds:g} s: give it more, or no bound."
+    return "Check units, signs and the order of the joints with `delan check`."
 
 
 def _hurried(report: LogReport) -> str:
@@ -158,8 +168,11 @@ def more_data(report: LogReport) -> Iterator[str]:
         unit = "m" if joints.kinds[motion.joint] == "prismatic" else "rad"
         yield (
             "Of some motions at random inside the range and the speeds of this log, the one that would tell the most "
-            f"moves {joints.names[motion.joint]} between {motion.pose[0]:.2f} and {motion.pose[1]:.2f} {unit} at up to "
-            f"{motion.speed[1]:.2f} {unit}/s, most of the time at more than {motion.speed[0]:.2f} {unit}/s."
+            f"moves all joints at once; it tells most through {joints.names[motion.joint]}, which goes between "
+            f"{motion.pose[0]:.2f} and {motion.pose[1]:.2f} {unit} at up to {motion.speed[1]:.2f} {unit}/s."
         )
         if report.motion_file is not None:
-            yield f"It is in {report.motion_file} (t, q, qd, qdd), to be checked against the limits and followed."
+            yield (
+                f"It is in {report.motion_file} (t, q, qd, qdd): see that it keeps clear of limits, obstacles and "
+                "the arm itself before the robot follows it."
+            )
