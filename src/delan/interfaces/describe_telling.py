@@ -19,8 +19,8 @@ KINDS = {
 UNITS = {**dict.fromkeys(LINK_PARAMETERS, "kg m²"), "mass": "kg", "mx": "kg m", "my": "kg m", "mz": "kg m"}
 """Of a link's numbers; those of a motor go by the kind of its joint."""
 STOP = (
-    "A stop is friction that remembers the way: after a reversal it follows like a spring, over twice the length in its "
-    "name [rad or m], and then slides; the number behind is its torque in sliding. What is zero is left out."
+    "A stop is friction that remembers the way: after a reversal it follows like a spring, over twice the length in "
+    "its name [rad or m], and then slides; the number behind is its torque in sliding. What is zero is left out."
 )
 
 

@@ -248,8 +248,8 @@ def to_rigid_body(model: Any) -> RigidBody:
     worst = int(np.argmax(arm.stretch))
     if arm.stretch[worst] > RIGID:
         raise ModelError(
-            f"the matrix of {arm.joints.names[worst]}'s frame is {arm.stretch[worst]:.2g} away from a rotation, where 0 "
-            f"is rigid and more than {RIGID:g} is not: the torques of this chain hold all the same, but it cannot be "
+            f"the matrix of {arm.joints.names[worst]}'s frame is {arm.stretch[worst]:.2g} away from a rotation, where "
+            f"0 is rigid and more than {RIGID:g} is not: the torques of this chain hold all the same, but it cannot be "
             "read as links or written as a URDF; for these, fit it to more motion"
         )
     x, y, z = arm.gravity.tolist()
