@@ -149,7 +149,7 @@ def test_a_feed_forward_fit_and_several_seeds(folder):
         ),
         ([*FIT, "arm.npz", "--width", "0"], "width and depth must be at least 1, got width=0"),
         (["fit", "arm.npz", "--seconds", "-1"], "seconds must be positive and finite, got -1.0"),
-        (["evaluate", "arm.npz", "arm.npz"], "is truncated, damaged or no delan-model file"),
+        (["evaluate", "arm.npz", "arm.npz"], "arm.npz: is no model file of delan; give a file that `delan` wrote"),
         (["evaluate", "none.delan", "arm.npz"], "none.delan: no such file; check the path"),
     ],
 )
@@ -160,6 +160,15 @@ def test_bad_input_gets_one_clear_line(folder, monkeypatch, as_shipped, argument
     assert message in shown.stderr
     assert "Traceback" not in shown.stderr
     assert shown.stdout == ""
+
+
+@pytest.mark.parametrize(("choice", "guess"), [("chian", " Did you mean 'chain'?"), ("xyz", "")])
+def test_a_misspelled_choice_gets_a_guess(choice, guess):
+    shown = typed("fit", "arm.npz", "--model", choice)
+    assert shown.exit_code == 2
+    words = " ".join(shown.stderr.replace("│", " ").split())
+    assert f"'--model': '{choice}' is not one of 'auto', 'chain', 'delan', 'feedforward'.{guess}" in words
+    assert ("Did you mean" in words) == bool(guess)
 
 
 def test_a_test_log_of_another_robot_is_found_before_the_training(folder):

@@ -132,6 +132,18 @@ def test_friction_is_told_by_motor(folder):
     shown = described(folder, "rubbing.delan").stdout
     assert "with friction at the motors" in " ".join(shown.split())
     assert "viscous 0.8, coulomb 1.6" in " ".join(shown.split())
+    assert "A stop is" not in shown
+
+
+def test_stops_are_explained_and_those_of_zero_left_out(tmp_path):
+    exact = from_rigid_body(arms()["serial"])
+    settings = ActuatorSettings(terms=("coulomb", "stops"), radii=(0.01, 0.1))
+    head = Actuator.of(exact.joints, settings, np.tile([[0.5], [0.0], [0.2]], 4))
+    storage.save(ActuatedModel(exact, jax.tree.map(jax.numpy.asarray, head)), tmp_path / "stops.delan")
+    shown = " ".join(described(tmp_path, "stops.delan").stdout.split())
+    assert "coulomb 0.5, stop 0.1 0.2, width" in shown
+    assert "stop 0.01" not in shown
+    assert "A stop is friction that remembers the way" in shown
 
 
 def test_what_a_fit_left_in_the_file_is_told(folder):
@@ -383,12 +395,17 @@ def test_a_network_has_no_geometry(folder, tmp_path, name, kind):
 def test_a_chain_that_is_no_rigid_arm_says_so(folder, tmp_path):
     shown = described(folder, "bent.delan")
     assert shown.exit_code == 0
-    assert "Note: the frame of joint2 is" in shown.stdout
+    assert "Note: the matrix of joint2's frame is" in shown.stdout
     assert told(folder, "bent.delan")["links"] is None
     assert described(folder, "bent.delan", "--plot", tmp_path / "bent.png").exit_code == 0
-    refused = described(folder, "bent.delan", "--out", tmp_path / "bent.urdf")
+    refused = described(folder, "bent.delan", "--out", tmp_path / "bent.urdf", "--plot", tmp_path / "bent.png")
     assert refused.exit_code == 1
-    assert "what the chain learned is no rigid arm" in refused.output
+    assert refused.output.count("away from a rotation") == 1
+    assert "bent.urdf was not written; the note above says why" in refused.output
+    assert f"Picture: {tmp_path / 'bent.png'}" in refused.output
+    silent = described(folder, "bent.delan", "--out", tmp_path / "bent.urdf", "--json")
+    assert silent.stdout == ""
+    assert "away from a rotation" in silent.stderr
     with pytest.raises(ModelError, match="away from a rotation"):
         told_links(storage.load(folder / "bent.delan"))
 

@@ -324,6 +324,14 @@ def test_the_command_writes_code_that_runs(tmp_path):
         assert subprocess.run(["./run"], cwd=folder, check=False, capture_output=True).returncode == 0
 
 
+@pytest.mark.parametrize(("model", "remembers"), [(with_motors(trained(MIXED)), True), (trained(MIXED), False)])
+def test_the_command_says_that_a_model_remembers(tmp_path, model, remembers):
+    delan.save(model, tmp_path / "arm.delan")
+    told = CliRunner().invoke(app, ["export", str(tmp_path / "arm.delan")])
+    assert told.exit_code == 0, told.output
+    assert ("arm_state_update in every period" in told.stdout) == remembers
+
+
 @pytest.mark.skipif(shutil.which("cmake") is None, reason="there is no CMake here")
 def test_cmake_builds_it(tmp_path):
     export(trained(MIXED), tmp_path, ExportSettings("my_arm"))

@@ -322,5 +322,5 @@ def test_a_truncated_file_is_refused(files):
     (files / "half.delan").write_bytes(whole[: len(whole) // 2])
     result = ran("gate", files / "half.delan", "--log", files / "log.npz", "--limits", files / "limits.toml")
     assert result.exit_code == 2
-    assert "truncated, damaged" in result.output
+    assert "was cut off or damaged" in result.output
     assert not (files / "half.gate.json").exists()

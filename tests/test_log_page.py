@@ -15,7 +15,7 @@ from delan.learning.evaluate import evaluate
 from delan.learning.intervals import nmse_interval, time_blocks
 from delan.learning.log_fit import LogFit
 from delan.learning.uncertainty import TrustSettings, coverage, trust
-from delan.report.law_figures import draw_workspace, friction_curve, friction_of
+from delan.report.law_figures import draw_friction, draw_workspace, friction_curve, friction_of
 from delan.report.log_figures import draw_residuals, draw_traces, foretold, window
 from delan.report.log_page import page_of, write_page
 from delan.report.log_report import LogReport, verdict
@@ -171,6 +171,19 @@ def test_figures_show_units_and_all_joints(two_link):
         left = " ".join(axes.get_title(loc="left") for axes in figure.axes)
         assert "[N m]" in words
         assert all(name in words + left for name in TWO_LINK.joints.names)
+
+
+def test_dots_of_friction_are_in_the_legend_and_joints_look_different(two_link):
+    model = two_link.best.model
+    told = foretold(model, two_link.validation, parts=True)
+    friction = draw_friction(model, told)
+    assert friction is not None
+    assert [text.get_text() for text in friction.legends[0].get_texts()] == [
+        "measured torque without that of the links",
+        "model",
+    ]
+    lines = draw_workspace(model, told.samples).axes[0].get_lines()
+    assert len({line.get_color() for line in lines}) == 2
 
 
 def test_an_interval_holds_the_error_as_often_as_it_says():

@@ -145,11 +145,15 @@ def test_files_that_are_no_models(tmp_path):
     with pytest.raises(ModelFileError, match="no such file; check the path"):
         storage.load(tmp_path / "none.delan")
     (tmp_path / "text").write_text("hello, world, this is no model at all")
-    with pytest.raises(ModelFileError, match="is truncated, damaged or no delan-model file"):
+    with pytest.raises(ModelFileError, match="is no model file of delan; give a file that `delan` wrote"):
         storage.load(tmp_path / "text")
     save_file({"a": np.zeros(3)}, tmp_path / "foreign")
-    with pytest.raises(ModelFileError, match="is no delan-model file; give a file that `delan` wrote"):
+    with pytest.raises(ModelFileError, match="is no model file of delan; give a file that `delan` wrote"):
         storage.load(tmp_path / "foreign")
+    whole = saved(tmp_path).read_bytes()
+    (tmp_path / "half").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ModelFileError, match="half: was cut off or damaged; copy it again, or write it anew"):
+        storage.load(tmp_path / "half")
 
 
 @given(data=st.data())

@@ -12,6 +12,8 @@ from matplotlib.figure import Figure
 
 INK, TRUTH, LEARNED, RIVAL = "#1f2933", "#c3ccd6", "#0b6e99", "#d9742b"
 """Text; the truth; what our model learned; what its rival learned."""
+JOINT_COLOURS = ("#0b6e99", "#d9742b", "#3c8d5a", "#8a5fbf", "#c0392b", "#8c7a3d", "#4a5a6a")
+"""Of joints that share a picture, the first seven."""
 
 STYLE: Any = {
     "svg.fonttype": "none",

@@ -16,6 +16,9 @@ COMPONENTS = ("inertial", "coriolis", "gravity")
 """The torque components a recording may carry as truth, in the order of eq. 4 of Lutter et al. 2019."""
 
 
+SHAPE_REMEDY = "give one row a time stamp and one column a joint, or cut all arrays to the rows that they share"
+
+
 class TorqueComponents(NamedTuple):
     """The parts whose sum is the joint torque τ [N m or N], each of shape `(..., dof)`."""
 
@@ -287,4 +290,5 @@ def _require_shapes(data: "Recording | Dataset", columns: Mapping[str, np.ndarra
     wanted = (len(data.t), data.joints.dof)
     for name, column in columns.items():
         if column is not None and column.shape != wanted:
-            raise DataError(data.source, f"expected shape (time, dof) = {wanted}, got {column.shape}", column=name)
+            problem = f"expected shape (time, dof) = {wanted}, got {column.shape}; {SHAPE_REMEDY}"
+            raise DataError(data.source, problem, column=name)

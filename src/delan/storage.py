@@ -239,17 +239,20 @@ def read_arrays(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], dic
     source = str(path)
     if not Path(path).is_file():
         raise ModelFileError(source, "no such file; check the path")
+    begun = _begins(path)
     try:
         with safe_open(source, framework="numpy") as file:
             text = (file.metadata() or {}).get("delan")
             if text is None:
-                raise ModelFileError(source, f"is no {kind} file; give a file that `delan` wrote")
+                raise ModelFileError(source, f"is {_foreign(kind)}; give a file that `delan` wrote")
             header = json.loads(text)
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dict)
-    except (SafetensorError, OSError, ValueError, TypeError) as error:
-        if isinstance(error, ModelFileError):
-            raise
-        problem = f"is truncated, damaged or no {kind} file ({error}); give a file that `delan` wrote"
+    except ModelFileError:
+        raise
+    except (SafetensorError, OSError, ValueError, TypeError):
+        problem = f"is {_foreign(kind)}; give a file that `delan` wrote"
+        if begun:
+            problem = "was cut off or damaged; copy it again, or write it anew"
         raise ModelFileError(source, problem) from None
     if not isinstance(header, dict) or header.get("format") != kind:
         found = header.get("format") if isinstance(header, dict) else header
@@ -262,6 +265,19 @@ def read_arrays(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], dic
     if header.get("checksum") != _checksum(arrays):
         raise ModelFileError(source, "its numbers do not match its checksum; the file is damaged, save it anew")
     return arrays, header
+
+
+def _foreign(kind: str) -> str:
+    return f"no {kind.removeprefix('delan-')} file of delan"
+
+
+def _begins(path: str | Path) -> bool:
+    """Whether a file begins as those do that are written here, whatever became of the rest."""
+    try:
+        with open(path, "rb") as file:
+            return b'"delan"' in file.read(64)
+    except OSError as error:
+        raise ModelFileError(str(path), f"cannot be read: {error.strerror}; check its rights") from None
 
 
 def _checksum(arrays: Mapping[str, np.ndarray]) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import DataError
-from ..joints import COMPONENTS, Joints
+from ..joints import COMPONENTS, SHAPE_REMEDY, Joints
 from .column_names import ColumnName, parse_name
 from .column_questions import ask_for, ask_for_joint, ask_for_joints, ask_which, listed, refuse_pattern
 from .formats.sheet import Sheet
@@ -254,5 +254,5 @@ def _require_shapes(
             wanted = (rows,) if single else (rows, dof)
             if shape != wanted:
                 what = "(time,)" if len(wanted) == 1 else "(time, dof)"
-                problem = f"expected shape {what} = {wanted}, got {shape}"
+                problem = f"expected shape {what} = {wanted}, got {shape}; {SHAPE_REMEDY}"
                 raise DataError(sheet.source, problem, column=name if quantity != name else quantity)

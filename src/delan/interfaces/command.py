@@ -1,17 +1,41 @@
 """What all commands of `delan` share: the application, common options, and how what went wrong is told."""
 
+import difflib
 import functools
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from ..errors import DelanError, SettingsError
 
+
+class _Commands(TyperGroup):
+    """Commands that also guess which choice was meant, as typer does for commands and options alone."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = with_guess(error.message)
+            raise
+
+
+def with_guess(message: str) -> str:
+    """The words about a wrong choice, without those of the library beneath, and with the one that is nearest."""
+    message = message.removeprefix("Value error, ")
+    told = re.fullmatch(r"'(.+)' is not one of ('.+')\.", message)
+    near = [] if told is None else difflib.get_close_matches(told[1], re.findall(r"'([^']+)'", told[2]), n=1)
+    return f"{message} Did you mean '{near[0]}'?" if near else message
+
+
 app = typer.Typer(
     name="delan",
+    cls=_Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Learn a robot's dynamics from joint data, in a form that cannot break the laws of mechanics.",

@@ -18,6 +18,10 @@ KINDS = {
 }
 UNITS = {**dict.fromkeys(LINK_PARAMETERS, "kg m²"), "mass": "kg", "mx": "kg m", "my": "kg m", "mz": "kg m"}
 """Of a link's numbers; those of a motor go by the kind of its joint."""
+STOP = (
+    "A stop is friction that remembers the way: after a reversal it follows like a spring, over twice the length in "
+    "its name [rad or m], and then slides; the number behind is its torque in sliding. What is zero is left out."
+)
 
 
 def show(description: Description) -> None:
@@ -39,6 +43,8 @@ def show(description: Description) -> None:
         console.print(" ".join(freedoms(arm, links, flat=description.flat)))
     if description.actuator is not None:
         console.print(_friction_table(description.actuator))
+        if description.actuator.settings.stops:
+            console.print(STOP)
     for note in description.notes:
         console.print(f"Note: {note}.")
 
@@ -136,5 +142,6 @@ def _friction_table(actuator: Actuator) -> Table:
     told = friction_of(actuator)
     rows = {**told["weights"], **{name: told[name] for name in ("width", "stribeck_speed") if name in told}}
     for index, motor in enumerate(told["motors"]):
-        table.add_row(motor, ", ".join(f"{name} {row[index]:.4g}" for name, row in rows.items()))
+        there = {name: row[index] for name, row in rows.items() if row[index] != 0}
+        table.add_row(motor, ", ".join(f"{name} {value:.4g}" for name, value in there.items()))
     return table

@@ -13,7 +13,7 @@ from .. import storage
 from ..deploy.casadi_functions import export_casadi
 from ..deploy.project import export, told_of
 from ..deploy.ros2 import package_name
-from ..deploy.shape import ExportSettings
+from ..deploy.shape import ExportSettings, Shape
 from ..deploy.stablehlo import export_stablehlo
 from ..errors import SettingsError
 from .gate import verdict_for
@@ -49,11 +49,19 @@ def run_export(
         _say_code(out, settings.name, told["functions"], ros2)
     else:
         typer.echo(f"Functions: {', '.join(told['functions'])} in {out}; {out}/README.md tells how to call them")
+        if Shape.of(learned).stops:
+            typer.echo("This model remembers the way (friction with stops), and these functions do not: see README.md")
     typer.echo(f"Gate: {gate}")
 
 
 def _say_code(out: Path, name: str, functions: list[str], ros2: bool) -> None:
     typer.echo(f"Code: {out}/{name}.h and {name}.c, with {', '.join(functions)}")
+    if "state_update" in functions:
+        typer.echo(
+            f"This model remembers the way (friction with stops): keep one {name}_state for each robot, call "
+            f"{name}_state_init once and {name}_state_update in every period, and pass it first, as {out}/example.c "
+            "does; with NULL the friction is wrong after each reversal"
+        )
     typer.echo(f"Test it on the machine that will run it: cd {out} && cc -std=c99 -O3 {name}.c test.c -lm && ./a.out")
     if ros2:
         typer.echo(f"ROS 2: put {out}/ros2 into a workspace; the plugin is {package_name(name)}/Solver")

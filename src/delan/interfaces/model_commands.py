@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from ..errors import DelanError, SettingsError
+from ..errors import DelanError, ModelError, SettingsError
 from .command import JsonOption, SeedOption, app, command, require_writable
 from .log_options import LogsArgument, name_of, takes_log_options
 
@@ -219,17 +219,21 @@ def describe(
     description = read_description(model)
     if not as_json:
         show(description)
-    told = []
     if plot is not None:
         write_picture(description, plot, urdf)
-        told.append(f"Picture: {plot}")
+        if not as_json:  # said at once: what comes next may fail, and the picture is there
+            typer.echo(f"Picture: {plot}")
     if out is not None:
-        told += [*write_urdf(description, out), f"URDF: {out}"]
+        try:
+            told = [*write_urdf(description, out), f"URDF: {out}"]
+        except ModelError as error:
+            if as_json or str(error) not in description.notes:
+                raise
+            raise ModelError(f"{out} was not written; the note above says why") from None
+        for sentence in () if as_json else told:
+            typer.echo(sentence)
     if as_json:
         typer.echo(json.dumps(description.as_dict()))
-    else:
-        for sentence in told:
-            typer.echo(sentence)
 
 
 @app.command()

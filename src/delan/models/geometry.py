@@ -248,8 +248,9 @@ def to_rigid_body(model: Any) -> RigidBody:
     worst = int(np.argmax(arm.stretch))
     if arm.stretch[worst] > RIGID:
         raise ModelError(
-            f"the frame of {arm.joints.names[worst]} is {arm.stretch[worst]:.2g} away from a rotation, "
-            f"more than {RIGID:g}: what the chain learned is no rigid arm; fit it to more motion, or keep the chain"
+            f"the matrix of {arm.joints.names[worst]}'s frame is {arm.stretch[worst]:.2g} away from a rotation, where "
+            f"0 is rigid and more than {RIGID:g} is not: the torques of this chain hold all the same, but it cannot be "
+            "read as links or written as a URDF; for these, fit it to more motion"
         )
     x, y, z = arm.gravity.tolist()
     friction = model.actuator if isinstance(model, ActuatedModel) else None

@@ -4,13 +4,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import matplotlib
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ..drawing import LEARNED, RIVAL, drawing
+from ..drawing import JOINT_COLOURS, LEARNED, RIVAL, drawing
 from ..joints import Dataset
 from ..learning.evaluate import predict
 from ..models.actuator import ActuatedModel, Actuator
@@ -20,7 +19,6 @@ from .log_figures import WIDTH, Foretold, dots, force_unit, length_unit, plain_n
 
 SPEEDS, PLACES = 241, 41
 """Points of a friction curve and of a sweep over a joint's range."""
-MANY_LINES = matplotlib.colormaps["viridis"]
 
 
 def friction_of(model: InverseDynamics) -> Actuator | None:
@@ -38,7 +36,7 @@ def draw_friction(model: InverseDynamics, told: Foretold) -> Figure | None:
     one = told.samples
     without = one.tau - (told.parts.inertial + told.parts.coriolis + told.parts.gravity)
     load = np.median(np.abs(told.parts.inertial + told.parts.coriolis + told.parts.gravity), axis=0)
-    loaded = "load" in friction.settings.terms
+    loaded, slid = "load" in friction.settings.terms, "stops" in friction.settings.terms
     columns = min(one.dof, 4)
     rows = -(-one.dof // columns)
     chosen = spread_rows(len(one))
@@ -48,18 +46,19 @@ def draw_friction(model: InverseDynamics, told: Foretold) -> Figure | None:
             spare.axis("off")
         for joint, panel in zip(range(one.dof), axes, strict=False):
             speeds = np.linspace(one.qd[:, joint].min(), one.qd[:, joint].max(), SPEEDS)
-            dots(panel, one.qd[chosen, joint], without[chosen, joint])
+            dots(panel, one.qd[chosen, joint], without[chosen, joint], "measured torque without that of the links")
             if loaded:
                 heavy = friction_curve(friction, joint, speeds, load)
                 panel.plot(speeds, heavy, "--", color=RIVAL, linewidth=1.3, label="model, median load")
-            label = "model, no load" if loaded else "model"
+            label = "model" + (", no load" if loaded else "") + (", after much sliding" if slid else "")
             panel.plot(speeds, friction_curve(friction, joint, speeds, 0 * load), color=LEARNED, label=label)
             panel.set_title(one.joints.names[joint], loc="left")
             panel.set_xlabel(f"velocity [{length_unit(one.joints, joint)}/s]")
             panel.set_ylabel(f"friction [{force_unit(one.joints, joint)}]")
             _tight(panel, without[:, joint])
         handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+        beside = len(labels) if columns > 2 else 1
+        figure.legend(handles, labels, loc="outside lower center", ncols=beside, markerscale=3)
     return figure
 
 
@@ -84,14 +83,14 @@ def _tight(axes: Axes, values: np.ndarray) -> None:
 def draw_workspace(model: DynamicsModel, samples: Dataset) -> Figure:
     """Diagonal of the inertia and torque of gravity, each joint swept over its range, the others at their median."""
     dof, joints = samples.dof, samples.joints
-    colours = [MANY_LINES(0.9 * joint / max(1, dof - 1)) for joint in range(dof)]
+    looks = [_look(joint) for joint in range(dof)]
     swept = [_sweep(model, samples, joint) for joint in range(dof)]
     with drawing(WIDTH if dof > 2 else 3.2 * dof + 1.4, 4.6) as figure:
         axes = figure.subplots(2, dof, squeeze=False, sharex="col", sharey="row")
         for joint, (places, inertia, gravity) in enumerate(swept):
             for one in range(dof):
-                axes[0, joint].plot(places, inertia[:, one], color=colours[one], linewidth=1.4)
-                axes[1, joint].plot(places, gravity[:, one], color=colours[one], label=joints.names[one], linewidth=1.4)
+                axes[0, joint].plot(places, inertia[:, one], **looks[one])
+                axes[1, joint].plot(places, gravity[:, one], label=joints.names[one], **looks[one])
             axes[0, joint].set_title(joints.names[joint], fontsize=9 if dof < 6 else 8)
             axes[1, joint].set_xlabel(f"[{length_unit(joints, joint)}]")
             axes[1, joint].locator_params(axis="x", nbins=3 if dof > 4 else 5)
@@ -106,6 +105,12 @@ def draw_workspace(model: DynamicsModel, samples: Dataset) -> Figure:
         handles, labels = axes[1, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=min(dof, 8), title="inertia and gravity of")
     return figure
+
+
+def _look(joint: int) -> dict[str, Any]:
+    """A colour of its own for each of seven joints; the next seven are dashed."""
+    again, colour = divmod(joint, len(JOINT_COLOURS))
+    return {"color": JOINT_COLOURS[colour], "linestyle": ("-", "--", ":")[again % 3], "linewidth": 1.4}
 
 
 def _sweep(model: DynamicsModel, samples: Dataset, joint: int) -> tuple[Any, Any, Any]:

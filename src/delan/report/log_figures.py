@@ -29,8 +29,8 @@ PARTS = {
     "friction": ("friction", "#cc79a7"),
 }
 """Names and colours that colour-blind people can tell apart (Okabe and Ito)."""
-DOTS = "#7b8794"
-"""Colour of dots; they are pixels, while all else is lines."""
+BAND, DOTS = "#5fb0d3", "#7b8794"
+"""Colours of the band, and of dots, which are pixels, while all else is lines."""
 WINDOW_SECONDS, WINDOW_ROWS = 8.0, 400
 """How much of the unseen motion is drawn, and in so many rows at most."""
 MOST_DOTS, BINS = 1500, 24
@@ -86,10 +86,11 @@ def draw_traces(told: Foretold) -> Figure:
     clock = one.t - one.t[0]
     with drawing(*_size(one.dof)) as figure:
         for joint, axes in enumerate(_panels(figure, one.joints)):
-            truth_line(axes, clock, one.tau[:, joint], "measured")
             if told.band is not None:
                 low, high = told.torque[:, joint] - told.band[:, joint], told.torque[:, joint] + told.band[:, joint]
-                axes.fill_between(clock, low, high, color=LEARNED, alpha=0.2, linewidth=0, label="90 % band")
+                axes.fill_between(clock, low, high, color=BAND, alpha=0.5, linewidth=0, label="90 % band")
+            # Thin, not as broad as a truth elsewhere: it would hide the band.
+            axes.plot(clock, one.tau[:, joint], color=INK, linewidth=0.7, label="measured")
             axes.plot(clock, told.torque[:, joint], color=LEARNED, linewidth=1.2, label="model")
         _finish(figure)
     return figure
@@ -175,12 +176,13 @@ def draw_residuals(told: Foretold) -> Figure:
     return figure
 
 
-def dots(axes: Axes, x: np.ndarray, y: np.ndarray) -> None:
+def dots(axes: Axes, x: np.ndarray, y: np.ndarray, label: str | None = None) -> None:
     """Light dots as pixels, a line at zero, and a grid."""
     axes.axhline(0, color="#9aa5b1", linewidth=0.6)
     few = len(x) < MOST_DOTS / 2
     size, strength = (4.0, 0.6) if few else (3.0, 0.45)
-    axes.plot(x, y, ".", color=DOTS, markersize=size, alpha=strength, markeredgewidth=0, rasterized=True)
+    look: Any = {"color": DOTS, "markersize": size, "alpha": strength, "markeredgewidth": 0}
+    axes.plot(x, y, ".", rasterized=True, label=label, **look)
     axes.grid(axis="y")
 
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from ..drawing import JOINT_COLOURS
 from ..joints import Joints
 from .curves import Grid, grid, known, most, rate, shown, swaps, tracking_error
 from .sources import Columns
 
-JOINT_COLOURS = ("#0b6e99", "#d9742b", "#3c8d5a", "#8a5fbf", "#c0392b", "#8c7a3d", "#4a5a6a")
 PART_COLOURS = {"inertial": "#0b6e99", "coriolis": "#d9742b", "gravity": "#8f9bab", "friction": "#8a5fbf"}
 INK, PALE, SWAP = "#1f2933", "#aeb8c4", "#c0392b"
 HEIGHT = 172

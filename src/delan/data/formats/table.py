@@ -200,18 +200,28 @@ def _slow(
             cells += [""] * (len(dialect.header) - len(cells))
         if len(cells) != len(dialect.header):
             problem = f"expected {len(dialect.header)} cells as in the header, got {len(cells)}"
-            raise DataError(source, problem, row=done + number)
+            raise DataError(source, problem + _line_of(source, dialect, done + number), row=done + number)
         for column, (name, place) in enumerate(zip(wanted, places, strict=True)):
             cell = cells[place].replace(",", ".") if dialect.decimal_comma else cells[place]
-            table[number, column] = _number(source, name, done + number, cell, gaps)
+            found = _number(cell, gaps)
+            if found is None:
+                problem = f"expected a number, got {cell!r}; mend the cell or remove the row"
+                problem += _line_of(source, dialect, done + number)
+                raise DataError(source, problem, column=name, row=done + number)
+            table[number, column] = found
     return table
 
 
-def _number(source: str, column: str, row: int, cell: str, gaps: bool) -> float:
+def _number(cell: str, gaps: bool) -> float | None:
     try:
         return float(cell)
     except ValueError:
-        if gaps and cell.lower() in _MISSING:
-            return math.nan
-        problem = f"expected a number, got {cell!r}; mend the cell or remove the row"
-        raise DataError(source, problem, column=column, row=row) from None
+        return math.nan if gaps and cell.lower() in _MISSING else None
+
+
+def _line_of(source: str, dialect: _Dialect, row: int) -> str:
+    """Where a person finds a row of the data, which are counted without header, comments and blank lines."""
+    with _open(Path(source), dialect.encoding) as file:
+        numbered = enumerate(file, start=1)
+        held = (number for number, line in numbered if not line.isspace() and not line.lstrip().startswith(_COMMENTS))
+        return f" (line {next(itertools.islice(held, dialect.before + row, None))} of the file)"
