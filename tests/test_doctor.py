@@ -1,6 +1,7 @@
 """The doctor for logs: every fault that is put in is found where it sits, and nothing is found in clean logs."""
 
 import json
+import shlex
 from dataclasses import replace
 from typing import Any
 
@@ -15,13 +16,14 @@ from delan.data.doctor import Finding, examine
 from delan.data.doctor.coverage import reversals
 from delan.data.doctor.finding import WHY, spans
 from delan.data.doctor.levels import quantum
+from delan.data.doctor.values import columns_of
 from delan.interfaces.cli import app
 from delan.joints import Joints, Recording
 from delan.report.doctor import draw_check
 from delan.robots.barrett_wam import WAM4
 
 from .conftest import SHARED
-from .faulty_logs import FAULTS, ROBOTS, changed, clean, fault, late, robot
+from .faulty_logs import EXCHANGED, FAULTS, ROBOTS, changed, clean, exchanged, fault, late, robot
 
 TURNING = ("wrapped", "degrees", "degrees a second")
 """Faults that only turning joints have."""
@@ -69,10 +71,48 @@ def test_a_fault_is_found_where_it_sits(name, arm, seed, noisy):
     if name in TURNING and log.joints.kinds[joint] == "prismatic":
         joint = 0
     faulty = fault(name, log, joint)
-    told = [finding for finding in serious(examine(faulty.recording)) if faulty.told_by(finding)]
+    found = serious(examine(faulty.recording))
+    told = [finding for finding in found if faulty.told_by(finding)]
     assert len(told) == 1
+    assert faulty.kind == "exchanged" or all(finding.kind != "exchanged" for finding in found)
     assert told[0].text
     assert told[0].remedy
+
+
+@pytest.mark.parametrize("arm", ["letters", "sliding", "wam4", pytest.param("wam7-friction", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("one", "other"), EXCHANGED)
+def test_exchanged_columns_are_one_error_with_its_cure(arm, one, other):
+    found = serious(examine(exchanged(clean(arm, noisy=True), one, other)))
+    assert [(finding.kind, finding.severity) for finding in found] == [("exchanged", "error")]
+    assert f"{one} and {other} look exchanged" in found[0].text
+    assert f"--map {one}={other} --map {other}={one}" in found[0].remedy
+
+
+@pytest.mark.parametrize("arm", ["letters", "sliding", "wam4"])
+@pytest.mark.parametrize("factor", [-1.0, 57.3, 0.01])
+def test_velocities_of_another_unit_or_sign_are_not_taken_for_exchanged(arm, factor):
+    log = clean(arm, noisy=True)
+    found = serious(examine(replace(log, qd=factor * columns_of(log)["qd"])))
+    assert {finding.kind for finding in found} == {"sign" if factor < 0 else "units"}
+
+
+@pytest.mark.parametrize("table", [False, True])
+def test_the_cure_of_exchanged_columns_cures(tmp_path, table):
+    log = exchanged(clean("wam4", noisy=True), "q", "tau")
+    path = tmp_path / ("log.csv" if table else "log.npz")
+    if table:
+        columns = {"t": log.t, "trajectory": log.trajectory}
+        columns |= {
+            f"{name}{joint}": values[:, joint] for name, values in columns_of(log).items() for joint in range(4)
+        }
+        np.savetxt(path, np.stack(list(columns.values()), axis=1), delimiter=",", header=",".join(columns), comments="")
+    else:
+        write(path, log)
+    told = CliRunner().invoke(app, ["check", str(path), "--json"])
+    assert told.exit_code == 1
+    remedy = next(one["remedy"] for one in json.loads(told.stdout)["findings"] if one["kind"] == "exchanged")
+    words = shlex.split(remedy.split("column, " if table else "log with ")[1].split(";" if table else ", or")[0])
+    assert CliRunner().invoke(app, ["check", str(path), *words]).exit_code == 0
 
 
 def turned(log: Recording, joint: int, *names: str) -> Recording:

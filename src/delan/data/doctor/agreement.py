@@ -67,7 +67,7 @@ def examine_agreement(motion: Motion, joints: Joints) -> list[Finding]:
     for name, truth in (("qd", motion.speed), ("qdd", motion.acceleration)):
         if name not in motion.logged:
             continue
-        compared = [_compared(motion, truth, name, joint) for joint in range(joints.dof)]
+        compared = [compare(motion, truth, name, joint) for joint in range(joints.dof)]
         told = [one for one in compared if one is not None]
         ratios = [one.ratio for one in told if one.scaled]
         if len(ratios) == joints.dof > 1 and np.ptp(ratios) < SAME_RATIO * np.mean(ratios):
@@ -75,6 +75,20 @@ def examine_agreement(motion: Motion, joints: Joints) -> list[Finding]:
         else:
             found += [finding for one in told if (finding := _judged(motion, truth, name, one)) is not None]
     return found
+
+
+def compare(motion: Motion, truth: np.ndarray, name: str, joint: int) -> Agreement | None:
+    """A logged column of a joint against what the positions say of it; None if one of the two never changes."""
+    told, real = motion.logged[name][:, joint], truth[:, joint]
+    told, real = told - told.mean(), real - real.mean()
+    if not (told @ told > 0 and real @ real > 0):
+        return None
+    tried = misfit(motion, told, np.stack([np.ones(len(real)), real], axis=1))
+    lag = None if tried is None else best_lag(tried)
+    explained = _explained(told, real) if lag is None else 1 - lag.left
+    # By the ratio of their deviations, what is noise left aside: a delay makes a regression too small.
+    ratio = np.sqrt(max(explained, 0.0) * (told @ told) / (real @ real))
+    return Agreement(joint, float(np.copysign(ratio, told @ real)), explained, lag)
 
 
 def implausible_units(columns: Columns, motion: Motion | None, joints: Joints) -> list[Finding]:
@@ -99,20 +113,6 @@ def implausible_units(columns: Columns, motion: Motion | None, joints: Joints) -
             text = text if joint is not None else f"joint {odd[0]} {text}, and so do the others"
             found.append(Finding(kind="units", severity="warning", joint=joint, column="q", text=text, remedy=remedy))
     return found
-
-
-def _compared(motion: Motion, truth: np.ndarray, name: str, joint: int) -> Agreement | None:
-    """None if one of the two never changes."""
-    told, real = motion.logged[name][:, joint], truth[:, joint]
-    told, real = told - told.mean(), real - real.mean()
-    if not (told @ told > 0 and real @ real > 0):
-        return None
-    tried = misfit(motion, told, np.stack([np.ones(len(real)), real], axis=1))
-    lag = None if tried is None else best_lag(tried)
-    explained = _explained(told, real) if lag is None else 1 - lag.left
-    # By the ratio of their deviations, what is noise left aside: a delay makes a regression too small.
-    ratio = np.sqrt(max(explained, 0.0) * (told @ told) / (real @ real))
-    return Agreement(joint, float(np.copysign(ratio, told @ real)), explained, lag)
 
 
 def _explained(told: np.ndarray, real: np.ndarray) -> float:
