@@ -25,7 +25,7 @@ from delan.robots.barrett_wam import WAM4
 from .conftest import SHARED
 from .faulty_logs import EXCHANGED, FAULTS, ROBOTS, changed, clean, exchanged, fault, late, robot
 
-TURNING = ("wrapped", "degrees", "degrees a second")
+TURNING = ("wrapped", "degrees", "degrees a second", "positions in degrees")
 """Faults that only turning joints have."""
 NEEDS_URDF = ("torque sign", "motion sign", "torque late")
 """Of an arm of seven joints, a log as short as these tells these faults only beside a URDF."""
@@ -94,6 +94,26 @@ def test_velocities_of_another_unit_or_sign_are_not_taken_for_exchanged(arm, fac
     log = clean(arm, noisy=True)
     found = serious(examine(replace(log, qd=factor * columns_of(log)["qd"])))
     assert {finding.kind for finding in found} == {"sign" if factor < 0 else "units"}
+
+
+@pytest.mark.parametrize("size", [1.0, 0.05])
+def test_positions_alone_in_degrees_are_one_error_with_its_cure(tmp_path, size):
+    """Those of small motions too, which by themselves could be radians."""
+    log = clean("wam4", noisy=True)
+    log = replace(log, q=size * np.degrees(log.q), qd=size * columns_of(log)["qd"])
+    found = [one for one in serious(examine(log)) if one.kind != "excitation"]
+    assert [(one.kind, one.joint, one.column, one.severity) for one in found] == [("units", None, "q", "error")]
+    assert "--degrees --map qd= " in found[0].remedy
+    write(tmp_path / "log.npz", log)
+    ran = CliRunner().invoke(app, ["check", str(tmp_path / "log.npz"), "--degrees", "--map", "qd=", "--json"])
+    assert json.loads(ran.stdout)["errors"] == 0
+
+
+def test_degrees_of_the_turning_joints_alone_are_one_error():
+    log = clean("sliding", noisy=True)
+    turns = np.array([kind != "prismatic" for kind in log.joints.kinds])
+    found = serious(examine(replace(log, q=np.where(turns, np.degrees(log.q), log.q))))
+    assert [(one.kind, one.joint, one.column) for one in found] == [("units", None, "q")]
 
 
 @pytest.mark.parametrize("table", [False, True])

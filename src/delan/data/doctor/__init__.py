@@ -66,11 +66,12 @@ def _examined(
     joints = recording.joints
     levels = examine_levels(recording, columns, stretches)
     motion = filtered(recording.t, columns, without(stretches, _untrue(levels, len(recording.t))))
-    found += levels + implausible_units(columns, motion, joints)
+    agreement = [] if motion is None else examine_agreement(motion, joints)
+    found += levels + implausible_units(columns, motion, joints, agreement) + agreement
     silent = frozenset(finding.joint for finding in levels if finding.kind == "dead" and finding.joint is not None)
     if motion is not None:
         found += [] if part else examine_quantisation(columns, motion, joints)
-        found += examine_agreement(motion, joints) + examine_torque(motion, joints, silent)
+        found += examine_torque(motion, joints, silent)
         alive = [joint for joint in range(joints.dof) if joint not in silent]
         free = Explanation(anything(motion, alive), ENOUGH) if alive and not part else None
         explanations = {} if free is None else dict.fromkeys(alive, free)
