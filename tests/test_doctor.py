@@ -17,6 +17,7 @@ from delan.data.doctor.coverage import reversals
 from delan.data.doctor.finding import WHY, spans
 from delan.data.doctor.levels import quantum
 from delan.data.doctor.values import columns_of
+from delan.data.preparation import PreparationSettings, prepare
 from delan.interfaces.cli import app
 from delan.joints import Joints, Recording
 from delan.report.doctor import draw_check
@@ -133,6 +134,23 @@ def test_the_cure_of_exchanged_columns_cures(tmp_path, table):
     remedy = next(one["remedy"] for one in json.loads(told.stdout)["findings"] if one["kind"] == "exchanged")
     words = shlex.split(remedy.split("column, " if table else "log with ")[1].split(";" if table else ", or")[0])
     assert CliRunner().invoke(app, ["check", str(path), *words]).exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["gap", "same rows"])
+def test_nothing_is_asked_for_that_a_fit_does_by_itself(name):
+    log = fault(name, clean("wam4", noisy=True), 1).recording
+    done = prepare(log, PreparationSettings(cutoff=10.0)).preparation
+    assert done is not None
+    assert done.cuts.get("gaps") == 1 if name == "gap" else done.dropped["repeated"] == 10
+    (told,) = serious(examine(log))
+    assert told.remedy.startswith("nothing by hand: `delan fit` ")
+    assert "next time" in told.remedy
+
+
+def test_repeated_rows_beside_logged_accelerations_are_to_be_dropped():
+    log = fault("same rows", clean("wam4"), 1).recording
+    (told,) = (one for one in examine(replace(log, qdd=np.gradient(log.q, axis=0))) if one.kind == "duplicate")
+    assert told.remedy.startswith("drop the repeated rows")
 
 
 def turned(log: Recording, joint: int, *names: str) -> Recording:
