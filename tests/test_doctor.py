@@ -24,7 +24,7 @@ from delan.report.doctor import draw_check
 from delan.robots.barrett_wam import WAM4
 
 from .conftest import SHARED
-from .faulty_logs import EXCHANGED, FAULTS, ROBOTS, changed, clean, exchanged, fault, late, robot
+from .faulty_logs import EXCHANGED, FAULTS, ROBOTS, changed, clean, exchanged, fault, late, robot, rows_of
 
 TURNING = ("wrapped", "degrees", "degrees a second", "positions in degrees")
 """Faults that only turning joints have."""
@@ -291,6 +291,27 @@ def test_the_picture_shows_every_joint_and_marks_the_rows():
     assert titles[1 * 3 + 2] == "stuck"
     assert titles[2 * 3 + 1] == "sign"
     assert max(figure.get_size_inches()) <= 12
+
+
+def test_marks_hide_no_curve_and_kinds_have_colours_of_their_own():
+    log = fault("stuck tau", fault("gap", clean("wam4"), 1).recording, 2).recording
+    again = np.repeat(np.arange(len(log.t) // 2), 2)
+    for recording, kinds, words in (
+        (log, {"gap", "stuck"}, ""),
+        (replace(rows_of(log, again), t=log.t[: len(again)]), {"gap"}, "not marked: duplicate (warning, all joints, "),
+    ):
+        figure = draw_check(recording, [one for one in examine(recording) if one.kind in {"duplicate", *kinds}])
+        figure.canvas.draw()
+        (legend,) = figure.legends
+        assert {text.get_text().split(":")[0] for text in legend.get_texts()} == kinds
+        assert len({patch.get_facecolor() for patch in legend.get_patches()}) == len(kinds)
+        assert words in legend.get_title().get_text()
+        for axes in figure.axes:
+            for bars in axes.collections:
+                behind = bars.get_zorder() < axes.lines[0].get_zorder()
+                assert behind
+                above = bars.get_window_extent().y0 >= axes.get_window_extent().y1
+                assert above or bars.get_zorder() == 0
 
 
 def write(path, log: Recording) -> None:
