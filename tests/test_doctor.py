@@ -205,6 +205,16 @@ def test_friction_is_seen_where_it_is_and_only_there(name, words):
     assert all(words in one.text for one in notes)
 
 
+def test_friction_that_a_quick_look_cannot_tell_is_left_to_the_fit():
+    """The robot has friction in every joint, and its log is too short for as many weights as seven joints take."""
+    notes = [one for one in examine(clean("wam7-friction", noisy=True)) if one.kind == "friction"]
+    unsure = [one for one in notes if "dry friction (" not in one.text and "viscous friction (" not in one.text]
+    assert unsure
+    for one in unsure:
+        assert one.text.startswith("a quick look cannot tell friction")
+        assert "--friction auto" in one.remedy
+
+
 @given(
     table=arrays(float, st.tuples(st.integers(1, 60), st.just(5)), elements=st.floats(width=64)),
     label=st.integers(1, 30),
