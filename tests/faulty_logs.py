@@ -211,8 +211,15 @@ def fault(name: str, log: Recording, joint: int) -> Faulty:
         "degrees": lambda: Faulty(
             replace(log, q=np.degrees(log.q), qd=np.degrees(columns_of(log)["qd"])), "units", None, "q"
         ),
+        "positions in degrees": lambda: Faulty(changed(log, q=(joint, np.degrees)), "units", joint, "q"),
         "degrees a second": lambda: Faulty(changed(log, qd=(joint, np.degrees)), "units", joint, "qd"),
         "milliseconds": lambda: Faulty(replace(log, t=1e3 * log.t), "units", None, "t"),
+        **{
+            f"{one} and {other} exchanged": lambda one=one, other=other: Faulty(
+                exchanged(log, one, other), "exchanged", None, None
+            )
+            for one, other in EXCHANGED
+        },
         "velocity sign": lambda: Faulty(changed(log, qd=(joint, np.negative)), "sign", joint, "qd"),
         "torque sign": lambda: Faulty(changed(log, tau=(joint, np.negative)), "sign", joint, "tau"),
         "motion sign": lambda: Faulty(
@@ -242,13 +249,22 @@ def fault(name: str, log: Recording, joint: int) -> Faulty:
     return simple[name]()
 
 
+EXCHANGED = (("q", "qd"), ("q", "tau"), ("qd", "tau"))
+
 FAULTS = (
     *("nan", "infinite", "fill value", "gap", "jitter", "same time", "same rows", "clock reset", "mixed rates"),
     *("stuck q", "stuck qd", "stuck tau", "saturated", "coarse encoder", "coarse torque"),
-    *("outlier q", "outlier qd", "outlier tau", "wrapped", "degrees", "degrees a second", "milliseconds"),
+    *("outlier q", "outlier qd", "outlier tau", "wrapped", "degrees", "milliseconds"),
+    *("positions in degrees", "degrees a second"),
     *("velocity sign", "torque sign", "motion sign", "torque late", "velocity late"),
     *("dead joint", "dead torque", "hardly moves"),
+    *(f"{one} and {other} exchanged" for one, other in EXCHANGED),
 )
+
+
+def exchanged(log: Recording, one: str, other: str) -> Recording:
+    """The log with two quantities under each other's names."""
+    return replace(log, **{one: getattr(log, other), other: getattr(log, one)})
 
 
 def jittered(log: Recording, share: float) -> np.ndarray:

@@ -255,9 +255,9 @@ def test_marks_between_the_runs_are_drawn_at_the_nearest_row(tmp_path):
         kind="outlier", severity="error", text="", remedy="", joint=0, column="q", rows=((59_999, 60_000),)
     )
     figure = draw_check(recording, [finding])
-    low, high = figure.axes[0].patches[0].get_extents().get_points()[:, 0]
-    right = figure.axes[0].transData.transform((figure.axes[0].get_xlim()[1], 0))[0]
-    assert low <= right <= high + 1
+    low, high = figure.axes[0].collections[-1].get_paths()[0].get_extents().get_points()[:, 0]
+    right = figure.axes[0].get_xlim()[1]
+    assert 0.99 * right < low < high == pytest.approx(right)
 
 
 def test_rows_of_runs_are_rows_of_the_log_and_back():

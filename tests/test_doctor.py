@@ -1,6 +1,7 @@
 """The doctor for logs: every fault that is put in is found where it sits, and nothing is found in clean logs."""
 
 import json
+import shlex
 from dataclasses import replace
 from typing import Any
 
@@ -15,15 +16,17 @@ from delan.data.doctor import Finding, examine
 from delan.data.doctor.coverage import reversals
 from delan.data.doctor.finding import WHY, spans
 from delan.data.doctor.levels import quantum
+from delan.data.doctor.values import columns_of
+from delan.data.preparation import PreparationSettings, prepare
 from delan.interfaces.cli import app
 from delan.joints import Joints, Recording
 from delan.report.doctor import draw_check
 from delan.robots.barrett_wam import WAM4
 
 from .conftest import SHARED
-from .faulty_logs import FAULTS, ROBOTS, changed, clean, fault, late, robot
+from .faulty_logs import EXCHANGED, FAULTS, ROBOTS, changed, clean, exchanged, fault, late, robot, rows_of
 
-TURNING = ("wrapped", "degrees", "degrees a second")
+TURNING = ("wrapped", "degrees", "degrees a second", "positions in degrees")
 """Faults that only turning joints have."""
 NEEDS_URDF = ("torque sign", "motion sign", "torque late")
 """Of an arm of seven joints, a log as short as these tells these faults only beside a URDF."""
@@ -69,10 +72,85 @@ def test_a_fault_is_found_where_it_sits(name, arm, seed, noisy):
     if name in TURNING and log.joints.kinds[joint] == "prismatic":
         joint = 0
     faulty = fault(name, log, joint)
-    told = [finding for finding in serious(examine(faulty.recording)) if faulty.told_by(finding)]
+    found = serious(examine(faulty.recording))
+    told = [finding for finding in found if faulty.told_by(finding)]
     assert len(told) == 1
+    assert faulty.kind == "exchanged" or all(finding.kind != "exchanged" for finding in found)
     assert told[0].text
     assert told[0].remedy
+
+
+@pytest.mark.parametrize("arm", ["letters", "sliding", "wam4", pytest.param("wam7-friction", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("one", "other"), EXCHANGED)
+def test_exchanged_columns_are_one_error_with_its_cure(arm, one, other):
+    found = serious(examine(exchanged(clean(arm, noisy=True), one, other)))
+    assert [(finding.kind, finding.severity) for finding in found] == [("exchanged", "error")]
+    assert f"{one} and {other} look exchanged" in found[0].text
+    assert f"--map {one}={other} --map {other}={one}" in found[0].remedy
+
+
+@pytest.mark.parametrize("arm", ["letters", "sliding", "wam4"])
+@pytest.mark.parametrize("factor", [-1.0, 57.3, 0.01])
+def test_velocities_of_another_unit_or_sign_are_not_taken_for_exchanged(arm, factor):
+    log = clean(arm, noisy=True)
+    found = serious(examine(replace(log, qd=factor * columns_of(log)["qd"])))
+    assert {finding.kind for finding in found} == {"sign" if factor < 0 else "units"}
+
+
+@pytest.mark.parametrize("size", [1.0, 0.05])
+def test_positions_alone_in_degrees_are_one_error_with_its_cure(tmp_path, size):
+    """Those of small motions too, which by themselves could be radians."""
+    log = clean("wam4", noisy=True)
+    log = replace(log, q=size * np.degrees(log.q), qd=size * columns_of(log)["qd"])
+    found = [one for one in serious(examine(log)) if one.kind != "excitation"]
+    assert [(one.kind, one.joint, one.column, one.severity) for one in found] == [("units", None, "q", "error")]
+    assert "--degrees --map qd= " in found[0].remedy
+    write(tmp_path / "log.npz", log)
+    ran = CliRunner().invoke(app, ["check", str(tmp_path / "log.npz"), "--degrees", "--map", "qd=", "--json"])
+    assert json.loads(ran.stdout)["errors"] == 0
+
+
+def test_degrees_of_the_turning_joints_alone_are_one_error():
+    log = clean("sliding", noisy=True)
+    turns = np.array([kind != "prismatic" for kind in log.joints.kinds])
+    found = serious(examine(replace(log, q=np.where(turns, np.degrees(log.q), log.q))))
+    assert [(one.kind, one.joint, one.column) for one in found] == [("units", None, "q")]
+
+
+@pytest.mark.parametrize("table", [False, True])
+def test_the_cure_of_exchanged_columns_cures(tmp_path, table):
+    log = exchanged(clean("wam4", noisy=True), "q", "tau")
+    path = tmp_path / ("log.csv" if table else "log.npz")
+    if table:
+        columns = {"t": log.t, "trajectory": log.trajectory}
+        columns |= {
+            f"{name}{joint}": values[:, joint] for name, values in columns_of(log).items() for joint in range(4)
+        }
+        np.savetxt(path, np.stack(list(columns.values()), axis=1), delimiter=",", header=",".join(columns), comments="")
+    else:
+        write(path, log)
+    told = CliRunner().invoke(app, ["check", str(path), "--json"])
+    assert told.exit_code == 1
+    remedy = next(one["remedy"] for one in json.loads(told.stdout)["findings"] if one["kind"] == "exchanged")
+    words = shlex.split(remedy.split("column, " if table else "log with ")[1].split(";" if table else ", or")[0])
+    assert CliRunner().invoke(app, ["check", str(path), *words]).exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["gap", "same rows"])
+def test_nothing_is_asked_for_that_a_fit_does_by_itself(name):
+    log = fault(name, clean("wam4", noisy=True), 1).recording
+    done = prepare(log, PreparationSettings(cutoff=10.0)).preparation
+    assert done is not None
+    assert done.cuts.get("gaps") == 1 if name == "gap" else done.dropped["repeated"] == 10
+    (told,) = serious(examine(log))
+    assert told.remedy.startswith("nothing by hand: `delan fit` ")
+    assert "next time" in told.remedy
+
+
+def test_repeated_rows_beside_logged_accelerations_are_to_be_dropped():
+    log = fault("same rows", clean("wam4"), 1).recording
+    (told,) = (one for one in examine(replace(log, qdd=np.gradient(log.q, axis=0))) if one.kind == "duplicate")
+    assert told.remedy.startswith("drop the repeated rows")
 
 
 def turned(log: Recording, joint: int, *names: str) -> Recording:
@@ -125,6 +203,16 @@ def test_friction_is_seen_where_it_is_and_only_there(name, words):
     notes = [one for one in examine(clean(name, noisy=True)) if one.kind == "friction"]
     assert [one.joint for one in notes] == [0, 1]
     assert all(words in one.text for one in notes)
+
+
+def test_friction_that_a_quick_look_cannot_tell_is_left_to_the_fit():
+    """The robot has friction in every joint, and its log is too short for as many weights as seven joints take."""
+    notes = [one for one in examine(clean("wam7-friction", noisy=True)) if one.kind == "friction"]
+    unsure = [one for one in notes if "dry friction (" not in one.text and "viscous friction (" not in one.text]
+    assert unsure
+    for one in unsure:
+        assert one.text.startswith("a quick look cannot tell friction")
+        assert "--friction auto" in one.remedy
 
 
 @given(
@@ -213,6 +301,27 @@ def test_the_picture_shows_every_joint_and_marks_the_rows():
     assert titles[1 * 3 + 2] == "stuck"
     assert titles[2 * 3 + 1] == "sign"
     assert max(figure.get_size_inches()) <= 12
+
+
+def test_marks_hide_no_curve_and_kinds_have_colours_of_their_own():
+    log = fault("stuck tau", fault("gap", clean("wam4"), 1).recording, 2).recording
+    again = np.repeat(np.arange(len(log.t) // 2), 2)
+    for recording, kinds, words in (
+        (log, {"gap", "stuck"}, ""),
+        (replace(rows_of(log, again), t=log.t[: len(again)]), {"gap"}, "not marked: duplicate (warning, all joints, "),
+    ):
+        figure = draw_check(recording, [one for one in examine(recording) if one.kind in {"duplicate", *kinds}])
+        figure.canvas.draw()
+        (legend,) = figure.legends
+        assert {text.get_text().split(":")[0] for text in legend.get_texts()} == kinds
+        assert len({patch.get_facecolor() for patch in legend.get_patches()}) == len(kinds)
+        assert words in legend.get_title().get_text()
+        for axes in figure.axes:
+            for bars in axes.collections:
+                behind = bars.get_zorder() < axes.lines[0].get_zorder()
+                assert behind
+                above = bars.get_window_extent().y0 >= axes.get_window_extent().y1
+                assert above or bars.get_zorder() == 0
 
 
 def write(path, log: Recording) -> None:

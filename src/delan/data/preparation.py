@@ -12,11 +12,9 @@ from ..errors import DataError, SettingsError
 from ..joints import Dataset, Preparation, Recording
 from .checks import require_sound
 from .doctor.finding import spans
-from .doctor.timing import Stretch, examine_time
+from .doctor.timing import Stretch, bridged, examine_time
 from .smoothing import FEWEST, derivatives, smoothed
 
-BRIDGED = 0.02
-"""Times without samples up to so long [s] are bridged by straight lines where a low-pass follows; longer ones cut."""
 REST_SECONDS, REST_RANGE = 0.5, 0.002
 """A robot rests while no joint moves by more than this share of its range in so many seconds."""
 REST_MARGIN = 0.1
@@ -177,7 +175,7 @@ def _pieces(recording: Recording, settings: PreparationSettings) -> Iterator[Str
     for piece in examine_time(recording).stretches:
         if last is not None and settings.cutoff is not None:
             same = recording.trajectory[last.start] == recording.trajectory[piece.start]
-            if same and recording.t[piece.start] - recording.t[last.end - 1] <= max(BRIDGED, 5 * piece.step):
+            if same and recording.t[piece.start] - recording.t[last.end - 1] <= bridged(piece.step):
                 last = Stretch(last.start, piece.end, last.step)
                 continue
         if last is not None:

@@ -1,6 +1,7 @@
 """The doctor for logs: what is wrong with a recording, where, why it matters and what to do."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -8,6 +9,7 @@ from ...joints import Excerpt, JointLimits, Recording
 from .agreement import examine_agreement, implausible_units
 from .coverage import examine_coverage
 from .delays import Explanation, examine_delays
+from .exchange import examine_exchange
 from .finding import Finding, worst_first
 from .finding import Severity as Severity
 from .known_model import TorqueRows, examine_model
@@ -47,22 +49,29 @@ def _in_log(found: list[Finding], excerpt: Excerpt) -> list[Finding]:
     return [*told, Finding(kind="excerpt", severity="note", text=text, remedy=remedy)]
 
 
-def _examined(recording: Recording, model: TorqueRows | None, limits: JointLimits | None, part: bool) -> list[Finding]:
+def _examined(
+    recording: Recording, model: TorqueRows | None, limits: JointLimits | None, part: bool, ordered: bool = False
+) -> list[Finding]:
     """Each step hands on a recording without the faults it found, so that no fault is told twice."""
-    timing = examine_time(recording)
+    timing, logged = examine_time(recording), recording
     recording = replace(recording, t=recording.t / timing.scale)
     stretches = tuple(replace(piece, step=piece.step / timing.scale) for piece in timing.stretches)
     found = [*timing.findings]
     spoiled, columns = examine_values(recording, stretches)
+    exchange = None if ordered else examine_exchange(recording.t, columns, stretches)
+    if exchange is not None:
+        right: dict[str, Any] = {name: getattr(recording, other) for name, other in exchange.names.items()}
+        return [exchange.finding, *_examined(replace(logged, **right), model, limits, part, ordered=True)]
     found += spoiled + repeated_rows(columns, recording.trajectory, stretches)
     joints = recording.joints
     levels = examine_levels(recording, columns, stretches)
     motion = filtered(recording.t, columns, without(stretches, _untrue(levels, len(recording.t))))
-    found += levels + implausible_units(columns, motion, joints)
+    agreement = [] if motion is None else examine_agreement(motion, joints)
+    found += levels + implausible_units(columns, motion, joints, agreement) + agreement
     silent = frozenset(finding.joint for finding in levels if finding.kind == "dead" and finding.joint is not None)
     if motion is not None:
         found += [] if part else examine_quantisation(columns, motion, joints)
-        found += examine_agreement(motion, joints) + examine_torque(motion, joints, silent)
+        found += examine_torque(motion, joints, silent)
         alive = [joint for joint in range(joints.dof) if joint not in silent]
         free = Explanation(anything(motion, alive), ENOUGH) if alive and not part else None
         explanations = {} if free is None else dict.fromkeys(alive, free)

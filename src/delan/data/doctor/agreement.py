@@ -1,5 +1,6 @@
 """Whether the columns of a joint tell of one motion: velocities against positions, accelerations against velocities."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,9 +32,11 @@ LAG_GAIN = 0.5
 LAG_SURE = 4.0
 """and if it is so many times its own standard error."""
 
+DEGREE = np.pi / 180
+"""So many times what positions say are rates in radians beside positions in degrees."""
 FACTORS = {
-    180 / np.pi: "degrees",
-    np.pi / 180: "degrees",
+    1 / DEGREE: "degrees",
+    DEGREE: "degrees",
     1e3: "milliseconds or millimetres",
     1e-3: "milliseconds or millimetres",
     30 / np.pi: "revolutions a minute",
@@ -60,27 +63,82 @@ class Agreement:
         """Whether it is the derivative in another unit."""
         return self.explained > FOLLOWS and self.ratio > 0 and not 1 / RATIO_SEEN < self.ratio < RATIO_SEEN
 
+    @property
+    def of_degrees(self) -> bool:
+        """Whether it is so because the positions are in degrees."""
+        return self.scaled and abs(self.ratio / DEGREE - 1) < SAME_RATIO
+
 
 def examine_agreement(motion: Motion, joints: Joints) -> list[Finding]:
     """Units, signs and delays of velocities and accelerations, each against the positions."""
     found: list[Finding] = []
+    radians: dict[int, list[str]] = {}
     for name, truth in (("qd", motion.speed), ("qdd", motion.acceleration)):
         if name not in motion.logged:
             continue
-        compared = [_compared(motion, truth, name, joint) for joint in range(joints.dof)]
+        compared = [compare(motion, truth, name, joint) for joint in range(joints.dof)]
         told = [one for one in compared if one is not None]
+        mixed = [one.joint for one in told if one.of_degrees and joints.kinds[one.joint] != "prismatic"]
+        for joint in mixed:
+            radians.setdefault(joint, []).append(name)
+        told = [one for one in told if one.joint not in mixed]
         ratios = [one.ratio for one in told if one.scaled]
         if len(ratios) == joints.dof > 1 and np.ptp(ratios) < SAME_RATIO * np.mean(ratios):
             found.append(_other_unit(name, None, float(np.mean(ratios))))
         else:
             found += [finding for one in told if (finding := _judged(motion, truth, name, one)) is not None]
+    return found + _degrees(radians, joints)
+
+
+def _degrees(radians: dict[int, list[str]], joints: Joints) -> list[Finding]:
+    """Joints whose positions are in degrees while some of their rates are in radians: `--degrees` would scale both."""
+    turning = [joint for joint, kind in enumerate(joints.kinds) if kind != "prismatic"]
+    alike = len(radians) == len(turning) > 1 and len({tuple(names) for names in radians.values()}) == 1
+    found = []
+    for joint, names in [(None, radians[turning[0]])] if alike else radians.items():
+        rates, left_out = " and ".join(names), " ".join(f"--map {name}=" for name in names)
+        whole = joint is None or joints.dof == 1
+        option = f", or read the log with --degrees {left_out} and have {rates} computed; --degrees alone scales "
+        found.append(
+            Finding(
+                kind="units",
+                severity="error",
+                joint=joint,
+                column="q",
+                text=f"looks like degrees beside {rates} in radians, {DEGREE:.4g} times what positions and time say",
+                remedy=f"convert q{'' if joint is None else joint} to rad before"
+                + (f"{option}{rates} too" if whole else ""),
+            )
+        )
     return found
 
 
-def implausible_units(columns: Columns, motion: Motion | None, joints: Joints) -> list[Finding]:
-    """Positions further out, or faster, than arms go: degrees or millimetres, of all joints of a kind or of some."""
+def compare(motion: Motion, truth: np.ndarray, name: str, joint: int) -> Agreement | None:
+    """A logged column of a joint against what the positions say of it; None if one of the two never changes."""
+    told, real = motion.logged[name][:, joint], truth[:, joint]
+    told, real = told - told.mean(), real - real.mean()
+    if not (told @ told > 0 and real @ real > 0):
+        return None
+    tried = misfit(motion, told, np.stack([np.ones(len(real)), real], axis=1))
+    lag = None if tried is None else best_lag(tried)
+    explained = _explained(told, real) if lag is None else 1 - lag.left
+    # By the ratio of their deviations, what is noise left aside: a delay makes a regression too small.
+    ratio = np.sqrt(max(explained, 0.0) * (told @ told) / (real @ real))
+    return Agreement(joint, float(np.copysign(ratio, told @ real)), explained, lag)
+
+
+def implausible_units(
+    columns: Columns, motion: Motion | None, joints: Joints, told: Sequence[Finding]
+) -> list[Finding]:
+    """Positions further out, or faster, than arms go: degrees or millimetres, of all joints of a kind or of some.
+
+    Left out are turning joints whose positions were told to be in another unit.
+    """
+    known = {finding.joint for finding in told if finding.kind == "units" and finding.column == "q"}
     strange: dict[int, str] = {}
     for joint, kind in enumerate(joints.kinds):
+        if kind != "prismatic" and known & {joint, None}:
+            continue
         q = columns["q"][:, joint]
         fastest = 0.0 if motion is None else float(np.abs(motion.speed[:, joint]).max())
         furthest = FURTHEST_SLIDE if kind == "prismatic" else FURTHEST_TURN
@@ -99,20 +157,6 @@ def implausible_units(columns: Columns, motion: Motion | None, joints: Joints) -
             text = text if joint is not None else f"joint {odd[0]} {text}, and so do the others"
             found.append(Finding(kind="units", severity="warning", joint=joint, column="q", text=text, remedy=remedy))
     return found
-
-
-def _compared(motion: Motion, truth: np.ndarray, name: str, joint: int) -> Agreement | None:
-    """None if one of the two never changes."""
-    told, real = motion.logged[name][:, joint], truth[:, joint]
-    told, real = told - told.mean(), real - real.mean()
-    if not (told @ told > 0 and real @ real > 0):
-        return None
-    tried = misfit(motion, told, np.stack([np.ones(len(real)), real], axis=1))
-    lag = None if tried is None else best_lag(tried)
-    explained = _explained(told, real) if lag is None else 1 - lag.left
-    # By the ratio of their deviations, what is noise left aside: a delay makes a regression too small.
-    ratio = np.sqrt(max(explained, 0.0) * (told @ told) / (real @ real))
-    return Agreement(joint, float(np.copysign(ratio, told @ real)), explained, lag)
 
 
 def _explained(told: np.ndarray, real: np.ndarray) -> float:
@@ -140,15 +184,16 @@ def _judged(motion: Motion, truth: np.ndarray, name: str, compared: Agreement) -
 
 def _other_unit(name: str, joint: int | None, ratio: float) -> Finding:
     """Of one joint, or of all alike: then it may be the clock."""
-    guess = next((unit for factor, unit in FACTORS.items() if abs(ratio / factor - 1) < SAME_RATIO), "")
+    factor, guess = next((one for one in FACTORS.items() if abs(ratio / one[0] - 1) < SAME_RATIO), (ratio, ""))
+    clock = joint is None and guess != "degrees"
     return Finding(
         kind="units",
         severity="warning" if 1 / RATIO_HARM < ratio < RATIO_HARM else "error",
         joint=joint,
         column=name,
-        text=f"is {ratio:.4g} times what positions and time say" + (f": {guess}?" if guess else ""),
-        remedy=f"divide {name} by {ratio:.4g}, or leave it out (--map {name}=) and have it computed"
-        + ("; if the clock is wrong, mend it (--time-scale)" if joint is None else ""),
+        text=f"is {ratio:.4g} times what positions and time say" + (f", as {guess} would make it" if guess else ""),
+        remedy=f"divide {name} by {factor:.4g}, or leave it out (--map {name}=) and have it computed"
+        + ("; if the clock is wrong, mend it (--time-scale)" if clock else ""),
     )
 
 

@@ -23,8 +23,13 @@ SLOWEST_STEP = 0.5
 """No robot is logged at less than 2 Hz [s]: a longer step is one of milliseconds, microseconds or nanoseconds."""
 FEWEST_ROWS = 3
 """A second difference takes three rows."""
+BRIDGED, BRIDGED_STEPS = 0.02, 5
+"""Times without samples up to so long [s], or so many steps, are bridged by straight lines where a low-pass follows."""
 SLOW_MOTION = 0.1
 """A row is in motion if the robot moves there at more than this share of its usual speed."""
+
+
+PARTS = "save the parts as files of their own, or number them in a column `trajectory`; or sort the rows by time"
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,11 @@ def without(stretches: tuple[Stretch, ...], rows: np.ndarray) -> tuple[Stretch, 
         good = spans(~rows[piece.rows])
         kept += [Stretch(piece.start + first, piece.start + end, piece.step) for first, end in good]
     return tuple(kept)
+
+
+def bridged(step: float) -> float:
+    """The longest time without samples [s] that a preparation bridges; it cuts at longer ones."""
+    return max(BRIDGED, BRIDGED_STEPS * step)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +162,7 @@ def _order(recording: Recording, faults: _Faults) -> list[Finding]:
     tell("non_finite", faults.lost, f"{plural(lost, 'row')} without a time", "drop these rows")
     row = int(np.argmax(faults.back))
     text = f"time runs backward {plural(back, 'time')}, first from {t[row - 1]:.6g} to {t[row]:.6g}"
-    tell("clock_reset", faults.back, text, "label the parts as trajectories of their own, or sort the rows")
+    tell("clock_reset", faults.back, text, PARTS)
     text = f"{plural(again, 'row')} with the time of the row before"
     tell("duplicate", faults.again, text, "drop the repeats, or log a finer time")
     return found
@@ -164,6 +174,12 @@ def _gaps(recording: Recording, faults: _Faults) -> list[Finding]:
         return []
     lengths = recording.t[rows] - recording.t[rows - 1]
     lost = int(np.sum(np.maximum(np.round(lengths / faults.step) - 1, 1)))
+    longest = 1e3 * bridged(faults.step / _scale(faults.step))
+    does = (
+        f"bridges gaps of up to {longest:.3g} ms and cuts the motion at longer ones"
+        if recording.qdd is None
+        else "takes the logged accelerations and differentiates nothing across a gap"
+    )
     largest = f"the largest is {lengths.max():.4g} s before row {rows[np.argmax(lengths)]}"
     return [
         Finding(
@@ -174,7 +190,8 @@ def _gaps(recording: Recording, faults: _Faults) -> list[Finding]:
             rows=spans(faults.gap),
             text=f"{plural(len(rows), 'gap')}, about {plural(lost, 'sample')} lost; {largest}, "
             f"the usual step {faults.step:.4g} s",
-            remedy="label the parts on either side as trajectories of their own, or record again without loss",
+            remedy=f"nothing by hand: `delan fit` {does}; next time, give the logger a buffer, so that no sample "
+            "is lost",
         )
     ]
 
@@ -284,6 +301,8 @@ def repeated_rows(
         return []
     share = np.count_nonzero(rows) / max(1, np.count_nonzero(moving))
     rate = f", {share:.0%} of all rows in motion" if share > 0.01 else ""
+    by_hand = "drop the repeated rows: beside logged accelerations `delan fit` takes every row as it is"
+    mend = by_hand if "qdd" in columns else "nothing by hand: `delan fit` leaves repeated rows out"
     return [
         Finding(
             kind="duplicate",
@@ -291,6 +310,6 @@ def repeated_rows(
             trajectory=int(trajectory[np.argmax(rows)]),
             rows=spans(rows),
             text=f"{plural(np.count_nonzero(rows), 'row')} in motion repeat every value of the row before{rate}",
-            remedy="drop the repeated rows; log at the rate of the sensors",
+            remedy=f"{mend}; next time, log when the robot sends a new state, not faster",
         )
     ]

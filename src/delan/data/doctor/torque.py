@@ -154,7 +154,8 @@ def _friction(told: dict[int, JointTorque], joints: Joints) -> list[Finding]:
         elif max(weight.error for weight in pair.values()) < UNSEEN:
             text, remedy = "no friction shows", "nothing"
         else:
-            text = "friction cannot be told from the rest"
-            remedy = "record more motion with reversals, some of them slow, if friction matters"
+            # Free weights for any arm take up what friction does; a model of one arm leaves less to them.
+            text = "a quick look cannot tell friction from gravity and inertia; `delan fit` looks closer"
+            remedy = "fit with --friction auto; if that is unsure too, record more reversals, some of them slow"
         found.append(Finding(kind="friction", severity="note", joint=joint, column="tau", text=text, remedy=remedy))
     return found
