@@ -28,7 +28,7 @@ from .log_report import NAMES, LogReport, more_data, verdict
 REM_PER_INCH = 6.2
 """So that letters are of one size in all figures, and 9.6 inches fill the page."""
 CAPTIONS = {
-    "traces": "Measured torque (pale) and what the model says of it, from the middle of {where}. A band, where there "
+    "traces": "Measured torque (thin) and what the model says of it, from the middle of {where}. A band, where there "
     "is one, is to hold 90 % of the measured torques.",
     "parts": "The same seconds: what inertia, Coriolis forces, gravity and friction have of the torque.",
     "friction": "Line: the friction of the model when the joint moves alone, friction with memory taken as slid. Dots: "
@@ -111,13 +111,13 @@ def _notices(report: LogReport) -> Iterator[str]:
 def _forward(report: LogReport) -> str:
     """How well the chosen model foretells accelerations, in a sentence; nothing of one that cannot."""
     scores = report.test_scores.get(report.chosen.name, report.chosen.validation).acceleration
-    if scores is None:
+    if scores is None or not np.isfinite(scores.nmse).any():  # of a motion without accelerations there are none
         return ""
     worst = int(np.nanargmax(scores.nmse))
     return (
         f"Turned around, from torques to accelerations, its nMSE is {_number(scores.nmse_mean)}, at worst "
         f"{_number(scores.nmse[worst])} ({report.fit.dataset.joints.names[worst]}). Where inertia is small, a little "
-        "torque is much acceleration; with a joint above 1 do not simulate."
+        "torque is much acceleration; do not simulate with it where a joint is above 1."
     )
 
 
@@ -128,7 +128,7 @@ def _tables(report: LogReport, key: PRNGKeyArray) -> list[Row]:
     told = f"On the validation motion: {_motion(fit.validation)}. By these errors the model was chosen."
     cutoff = fit.preparation.settings.cutoff
     if cutoff is not None and fit.settings.accelerations != "none":
-        told += f" Measured torques, here and below, are those of the low-pass of {cutoff:.3g} Hz."
+        told += f" Measured torques, on all of this page, are those of the low-pass of {cutoff:.3g} Hz."
     tables = [_table(report, told, fit.validation, scores, key)]
     if report.test_set is not None:
         told = (
