@@ -17,8 +17,10 @@ from typer.testing import CliRunner, Result
 import delan
 from delan import storage
 from delan.data.letters import LETTERS
+from delan.interfaces import progress
 from delan.interfaces.cli import app
 from delan.joints import Dataset, Joints
+from delan.learning.training import HistoryRow, Progress
 from delan.robots.barrett_wam import WAM4
 from delan.robots.mujoco_robot import MujocoRobot
 
@@ -160,6 +162,29 @@ def test_bad_input_gets_one_clear_line(folder, monkeypatch, as_shipped, argument
     assert message in shown.stderr
     assert "Traceback" not in shown.stderr
     assert shown.stdout == ""
+
+
+def test_a_check_of_a_folder_names_every_file_that_cannot_be_read(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "arm.npz").write_bytes((folder / "arm.npz").read_bytes())
+    (tmp_path / "notes.csv").write_text("hello\n")
+    alone = typed("check", ".")
+    assert alone.exit_code == 1
+    assert alone.stderr.startswith("delan: notes.csv: no joint columns in the header (hello)")
+    (tmp_path / "other.csv").write_text("time;foo\n1;2\n")
+    both = typed("check", ".")
+    assert both.exit_code == 1
+    first, *rest = both.stderr.splitlines()
+    assert first == "delan: 2 of 3 files cannot be read:"
+    assert [line.split(":")[0] for line in rest] == ["  notes.csv", "  other.csv"]
+
+
+@pytest.mark.parametrize(("wide", "words"), [(False, "val 2.0e-03, 30 s left"), (True, "loss 1.0e-03, val 2.0e-03")])
+def test_what_stands_beside_a_bar_fits_the_terminal(wide, words):
+    now = Progress(HistoryRow("lm", 5, 10.0, 1e-3, 2e-3), 2e-3, 400.0, 0.25)
+    shown = progress.told(now, wide=wide)
+    assert shown.startswith(words)
+    assert shown.endswith("400 samples/s") == wide
 
 
 @pytest.mark.parametrize(("choice", "guess"), [("chian", " Did you mean 'chain'?"), ("xyz", "")])

@@ -14,9 +14,10 @@ from rich.text import Text
 from .. import storage
 from ..data.doctor import Finding, examine
 from ..data.doctor.parted import Examine, examine_parts
+from ..data.formats.opening import log_files
 from ..data.log_options import LogOptions
-from ..data.logs import log_parts
-from ..errors import ModelError, SettingsError
+from ..data.logs import log_parts, stream_log
+from ..errors import DataError, DelanError, ModelError, SettingsError
 from ..joints import JointLimits, Joints, Recording
 from ..models.rigid_body import RigidBody
 from ..report.doctor import draw_check
@@ -33,8 +34,23 @@ def check_up(recording: Recording, urdf: Path | None) -> tuple[Recording, tuple[
 def check_log(logs: Sequence[Path], options: LogOptions, urdf: Path | None) -> tuple[Recording, tuple[Finding, ...]]:
     """The same of all rows of a log, of which the recording is an excerpt if it is larger than `options.memory`."""
     joints, examined = _doctor(urdf)
-    recording, findings = examine_parts(log_parts(logs, options, sound=False), options.most_bytes, examined)
+    try:
+        recording, findings = examine_parts(log_parts(logs, options, sound=False), options.most_bytes, examined)
+    except DataError as error:
+        raise _all_told(error, logs, options) from None
     return _named(recording, joints), findings
+
+
+def _all_told(first: DataError, logs: Sequence[Path], options: LogOptions) -> DelanError:
+    """The error of one file, or what is wrong with each file that cannot be read, so that all are mended at once."""
+    files = [file for log in logs for file in log_files(log)]
+    told = []
+    for file in files:
+        try:
+            next(stream_log(file, options, rows=1, sound=False))
+        except DataError as error:
+            told.append(str(error))
+    return DelanError("\n  ".join([f"{len(told)} of {len(files)} files cannot be read:", *told])) if told[1:] else first
 
 
 def _doctor(urdf: Path | None) -> tuple[Joints | None, Examine]:
@@ -86,7 +102,7 @@ def verdict(findings: Sequence[Finding]) -> str:
     if errors:
         return f"Verdict: {told}. Mend the errors before you fit a model."
     if warnings:
-        return f"Verdict: {told}. A fit will run; it will be better without them."
+        return f"Verdict: {told}. A fit will run; follow what stands after “Do:” first where you can."
     return "Verdict: nothing worse than notes. Fit a model."
 
 

@@ -1,8 +1,9 @@
 """What is typed after `delan fit`, read and refused where it makes no sense, and the log to test on."""
 
+import difflib
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from ..data.preparation import PreparationSettings, prepare
 from ..errors import SettingsError
 from ..joints import Dataset, Joints, Recording
 from ..learning.fit import Friction
-from ..models.actuator import ActuatorSettings
+from ..models.actuator import ActuatorSettings, Term
 from ..models.dynamics import require_same_joints
 from .fit_telling import tell_excerpt
 
@@ -102,6 +103,12 @@ def read_friction(text: str) -> Friction:
     if text == "auto":
         return "auto"
     terms: Any = tuple(term.strip() for term in text.split(","))
+    known = get_args(Term)
+    for term in terms:
+        if term not in known:
+            near = difflib.get_close_matches(term, (*known, "auto", "none"), n=1)
+            guess = f"; did you mean {near[0]}?" if near else ""
+            raise SettingsError(f"--friction is auto, none, or some of {', '.join(known)}; got {term!r}{guess}")
     return ActuatorSettings(terms)
 
 

@@ -20,7 +20,7 @@ STEPS = {
     "chain": "training the chain",
     "delan": "training the DeLaN network",
     "feedforward": "training the feed-forward network",
-    "residual": "training a network on what the URDF's arm leaves over",
+    "residual": "training a network beside the URDF's arm",
     "beyond": "finding how sure it is and what more data would bring",
 }
 

@@ -9,6 +9,17 @@ if TYPE_CHECKING:
     from ..learning.training import Progress
 
 Watcher = Callable[["Progress"], None] | None
+WIDE = 110
+"""Columns of a terminal on which loss and speed have room beside the validation error and the time left."""
+
+
+def told(now: "Progress", *, wide: bool) -> str:
+    """How a training goes on, beside its bar."""
+    left = now.row.seconds * (1 - now.share) / max(now.share, 1e-3)
+    known = [f"val {now.row.validation:.1e}", f"{left:.0f} s left"]
+    if wide:
+        known = [f"loss {now.row.training:.1e}", *known, f"{now.samples_per_second:,.0f} samples/s"]
+    return ", ".join(known)
 
 
 @contextmanager
@@ -23,21 +34,17 @@ def watching(tell: Callable[[str], None] = lambda step: None) -> Iterator[Callab
 
     columns = (
         rich_progress.TextColumn("{task.description}"),
-        rich_progress.BarColumn(bar_width=16),
+        rich_progress.BarColumn(bar_width=12),
         rich_progress.TextColumn("{task.fields[told]}"),
     )
-    with rich_progress.Progress(*columns, console=Console(stderr=True)) as bars:
+    console = Console(stderr=True)
+    with rich_progress.Progress(*columns, console=console) as bars:
 
         def begun(step: str) -> Watcher:
             task = bars.add_task(step, total=1.0, told="at work")
 
             def watch(now: "Progress") -> None:
-                left = now.row.seconds * (1 - now.share) / max(now.share, 1e-3)
-                told = (
-                    f"loss {now.row.training:.1e} val {now.row.validation:.1e} "
-                    f"{now.samples_per_second / 1e3:.0f}k samples/s {left:.0f} s left"
-                )
-                bars.update(task, completed=now.share, told=told)
+                bars.update(task, completed=now.share, told=told(now, wide=console.width >= WIDE))
 
             return watch
 
