@@ -91,7 +91,7 @@ def known_fit(arm: Arm) -> LogFit:
     scores = evaluate(exact, validation, rollouts=False)
     network = FeedForwardNetwork(arm.joints, normalisation=Normalisation.of(training), key=jax.random.key(1))
     mean = ConstantTorque(jnp.asarray(training.samples.tau.mean(axis=0)), arm.joints)
-    chosen = {"friction": ["viscous", "coulomb", "offset"], "form": "strong"}
+    chosen = {"friction": ["viscous", "coulomb", "offset"], "accelerations": "filtered"}
     entries = [
         Entry("chain", exact, scores, 3.0, chosen, _trained(exact, scores)),
         truth,

@@ -52,7 +52,7 @@ def preparation_of(fit: LogFit) -> dict[str, Any]:
         "trials": [asdict(trial) for trial in choice.trials],
         "delay_gain": choice.delay_gain,
         "accelerations": fit.settings.accelerations,
-        "form": weak,
+        "nmse_of_chain": weak,
         "done": None if done is None else asdict(done),
     }
 

@@ -213,7 +213,7 @@ def _beyond(
 
 def _relearned(best: Entry, training: Dataset, dataset: Dataset, budget: Budget) -> Entry:
     """A chain that was chosen learns from the motion that it was chosen by, as nothing is left to choose."""
-    if best.name != "chain" or best.fit is None or best.chosen["form"] != "strong" or budget.left == 0:
+    if best.name != "chain" or best.fit is None or best.chosen["accelerations"] != "filtered" or budget.left == 0:
         return best
     return replace(best, relearned=relearned(best.fit, training, dataset))
 
@@ -275,7 +275,7 @@ def _chain(
     if both and not result.interrupted and (seconds is None or seconds > WORTH_IT):
         result, weak = without_accelerations(recording, dataset, result, choice.settings, limits, seconds, key, stop)
     by_windows = settings.accelerations == "none" or (weak is not None and weak[1] < weak[0])
-    chosen = {"friction": _terms(result.model), "form": "weak" if by_windows else "strong"}
+    chosen = {"friction": _terms(result.model), "accelerations": "none" if by_windows else "filtered"}
     return Entry("chain", result.model, result.validation, time.perf_counter() - began, chosen, result), weak
 
 
