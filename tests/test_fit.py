@@ -195,14 +195,28 @@ def test_a_resumed_fit_ends_as_an_unbroken_one(settings, advances, tmp_path):
     assert not same(stopped.model, unbroken.model)
 
 
+def test_several_seeds_begin_where_they_are_told():
+    learned = fit(pendulum(), SMALL, FitSettings(epochs=40))
+    assert isinstance(learned.model, LagrangianNetwork)
+    went_on = fit(pendulum(), SMALL, FitSettings(epochs=2), start=learned.model, seeds=2)
+    assert went_on.spread["max"] < 10 * learned.validation.torque.nmse_mean
+    assert fit(pendulum(), SMALL, FitSettings(epochs=2)).validation.torque.nmse_mean > 10 * went_on.spread["max"]
+
+
 def test_a_checkpoint_of_another_fit_is_refused(tmp_path):
     path = tmp_path / "fit.checkpoint"
     event, watch = stop_after(3)
-    fit(pendulum(), SMALL, ADAM, checkpoint=path, stop=event, progress=watch)
-    with pytest.raises(
-        ModelFileError, match="made with other data, settings or seed; repeat the first command, or remove it"
+    stopped = fit(pendulum(), SMALL, ADAM, checkpoint=path, stop=event, progress=watch)
+    data = pendulum()
+    for other in (
+        {"key": jax.random.key(5)},
+        {"start": stopped.model},
+        {"dataset": replace(data, t=2 * data.t)},
     ):
-        fit(pendulum(), SMALL, ADAM, key=jax.random.key(5), checkpoint=path, resume=True)
+        with pytest.raises(
+            ModelFileError, match="made with other data, settings or seed; repeat the first command, or remove it"
+        ):
+            fit(**{"dataset": data, "model": SMALL, "settings": ADAM, **other}, checkpoint=path, resume=True)
 
 
 def test_ctrl_c_keeps_the_best_model():
@@ -296,7 +310,10 @@ def test_what_is_in_the_wrong_place_is_said(positional, error, message):
     [
         ({"seeds": 0}, "seeds must be at least 1, got 0"),
         ({"resume": True}, "resume needs the path of a checkpoint"),
-        ({"seeds": 2, "checkpoint": "x"}, "a checkpoint holds one fit; use it with seeds=1"),
+        ({"seeds": 2, "checkpoint": "x"}, "a checkpoint holds one fit, and 2 were asked for; use it with seeds=1"),
+        ({"anchor": 0.1}, "anchor holds a model to its start, got 0.1 with start=None; give both, or neither"),
+        ({"anchor": -1.0}, "got -1.0 with start=None"),
+        ({"friction": "atuo"}, "friction is 'auto', None or delan.ActuatorSettings, got 'atuo'"),
     ],
 )
 def test_bad_arguments_are_refused(arguments, message):

@@ -20,11 +20,13 @@ from delan.learning.objective import Objective, Samples, Scale
 from delan.learning.planning import FitSettings
 from delan.learning.selection import START, select_friction
 from delan.models.actuator import ActuatedModel, Actuator, ActuatorSettings
+from delan.models.dynamics import Normalisation
 from delan.models.geometry import from_rigid_body
+from delan.models.network import LagrangianNetwork, LagrangianNetworkSettings
 from delan.models.rigid_body import RigidBody
 from delan.robots.two_link import TWO_LINK
 
-from .members import noisy
+from .members import noisy, pendulum
 from .random_arms import swung
 
 FRICTION = Actuator.known(
@@ -172,6 +174,18 @@ def test_a_choice_that_has_to_end_keeps_what_it_has():
         chosen, steps = select_friction(started(data), data, data, enough=lambda left=left: next(left))
         assert chosen == START
         assert [step.kept for step in steps] == [False, True]
+
+
+def test_a_choice_with_nothing_left_to_try_ends():
+    """A single joint that has every term: there is no other motor to share."""
+    every = ActuatorSettings(terms=("viscous", "asymmetric", "offset", "stribeck", "stops", "load"))
+    data = pendulum(4, 40)
+    model = LagrangianNetwork(
+        data.joints, LagrangianNetworkSettings(width=4), Normalisation.of(data), key=jax.random.key(0)
+    )
+    chosen, steps = select_friction(ActuatedModel(model, Actuator(data.joints, every)), data, data)
+    assert chosen == every
+    assert [step.kept for step in steps] == [False, True]
 
 
 def test_an_interrupt_while_friction_is_chosen_keeps_the_model(monkeypatch):

@@ -9,8 +9,10 @@ from jax.flatten_util import ravel_pytree
 
 from delan.errors import SettingsError
 from delan.joints import Dataset, Joints
-from delan.learning.levenberg_marquardt import _normal_equations
+from delan.learning.fit import in_precision
+from delan.learning.levenberg_marquardt import MarquardtSettings, _normal_equations, init, update
 from delan.learning.objective import Objective, Samples, Scale, data_loss, loss
+from delan.models.actuator import ActuatedModel, Actuator
 from delan.models.dynamics import Normalisation, trainable
 from delan.models.network import LagrangianNetwork, LagrangianNetworkSettings
 
@@ -63,6 +65,31 @@ def test_the_losses_are_what_the_paper_writes(model, dataset):
     layers = (*model.trunk.layers, model.diagonal, model.lower, model.gravity)
     squares = sum(float(np.sum(np.asarray(layer.weight) ** 2)) for layer in layers)
     assert of(Objective(weight_decay=0.01)) == pytest.approx(of(Objective()) + 0.01 * squares)
+
+
+def test_weight_decay_leaves_friction_alone(model, dataset):
+    """Its sizes have units: a penalty would make it smaller than it is."""
+    head = eqx.tree_at(lambda one: one.weights.value, Actuator(dataset.joints), 5.0 * jnp.ones((3, 1)))
+    actuated = ActuatedModel(model, head)
+    decay = Objective(weight_decay=0.01)
+    _, plain = value_and_gradient(actuated, dataset, Objective())
+    _, decayed = value_and_gradient(actuated, dataset, decay)
+    _, unravel = ravel_pytree(trainable(actuated)[0])
+    shift = unravel(decayed - plain)
+    np.testing.assert_allclose(shift.actuator.weights.value, 0, atol=1e-12)
+    np.testing.assert_allclose(shift.rigid.diagonal.weight, 0.02 * model.diagonal.weight, rtol=1e-6)
+    # Levenberg–Marquardt solves for it: one step with decay and one without end at a friction that fits as well.
+    with jax.enable_x64(True):
+        marquardt = MarquardtSettings()
+        samples, scale = Samples.of(dataset), Scale.of(dataset, decay)
+        state, _ = update(init(in_precision(actuated), marquardt), samples, scale, decay, marquardt)
+        at = state.model.actuator.weights.value
+        slope = jax.grad(lambda w: data_loss(_with_friction(state.model, w), samples, scale, decay))(at)
+    np.testing.assert_allclose(jnp.where(at > 0, slope, 0), 0, atol=1e-8)
+
+
+def _with_friction(model: ActuatedModel, weights: jax.Array) -> ActuatedModel:
+    return eqx.tree_at(lambda one: one.actuator.weights.value, model, weights)
 
 
 def test_a_truthful_model_has_no_loss(dataset):

@@ -172,9 +172,19 @@ def test_more_data_and_the_next_motion(result):
     assert wanted.gain > 0
 
 
-def test_identification_without_a_urdf_is_refused():
-    with pytest.raises(SettingsError, match="needs the robot's URDF"):
-        LogFitSettings(models=("identified",))
+@pytest.mark.usefixtures("as_shipped")
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"models": ("chian",)}, r"models is a tuple of chain, delan, feedforward, got \('chian',\)"),
+        ({"models": ()}, r"models is a tuple of chain, delan, feedforward, got \(\)"),
+        ({"accelerations": "filterd"}, "accelerations is one of auto, filtered, none, got 'filterd'"),
+        ({"friction": "atuo"}, "friction is 'auto', None or delan.ActuatorSettings, got 'atuo'"),
+    ],
+)
+def test_misspelt_settings_are_refused(settings, message):
+    with pytest.raises(SettingsError, match=message):
+        LogFitSettings(**settings)
 
 
 @pytest.mark.slow

@@ -12,7 +12,6 @@ from jaxtyping import PRNGKeyArray
 
 from ..errors import SettingsError
 from ..joints import Dataset
-from ..models.actuator import ActuatorSettings
 from ..models.blueprint import LearnedModel
 from ..models.trust import TrustedModel
 from .contest import Contender, Entry, identified
@@ -98,16 +97,10 @@ def fit(
     if model == "identified":
         if urdf is None:
             raise SettingsError("identification needs the robot's URDF; give urdf=")
-        return _made(identified(dataset, urdf, _known(friction), settings, key=key))
+        head = START if isinstance(friction, str) else friction  # identification does not choose among terms
+        return _made(identified(dataset, urdf, head, settings, key=key))
     chosen: Friction = "auto" if friction == "usual" else friction
     return _best(dataset, chosen, settings, urdf, key, progress, stop or threading.Event())
-
-
-def _known(friction: Friction | Literal["usual"]) -> ActuatorSettings:
-    """The terms of friction for identification, which does not choose among them."""
-    if friction is None:
-        return ActuatorSettings(terms=())
-    return START if isinstance(friction, str) else friction
 
 
 def _best(

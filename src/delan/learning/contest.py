@@ -26,12 +26,11 @@ from .descent import DescentSettings
 from .evaluate import Scores
 from .fit import FitResult, fit, score
 from .identify import FrictionTerm, IdentifySettings, identify
-from .objective import Objective
 from .planning import FitSettings
-from .selection import START
 from .training import Progress
 
-Contender = Literal["chain", "delan", "feedforward", "identified", "constant"]
+Contender = Literal["chain", "delan", "feedforward"]
+"""Who may be asked for; a constant torque is always there, and the arms of a URDF wherever there is one."""
 DECAYS = (1e-3, 1e-1, 1e-5)
 """Weight decays that the networks are tried with, in this order,"""
 WIDTHS = (64, 16)
@@ -105,7 +104,7 @@ def networks(
             settings,
             **_budget(dataset, seconds, began, left),
             optimizer="adam",
-            objective=Objective(weight_decay=decay),
+            objective=replace(settings.objective, weight_decay=decay),
         )
         result = fit(
             dataset,
@@ -146,10 +145,16 @@ def identified(
 ) -> Entry:
     """The arm of a URDF with parameters and friction by least squares on the training trajectories."""
     training, validation = split(dataset, settings, key)
-    head = friction or START
+    head = ActuatorSettings(terms=()) if friction is None else friction
     terms: tuple[FrictionTerm, ...] = tuple(term for term in head.terms if term not in ("load", "armature"))
     how = IdentifySettings(
-        friction=terms, pairs=head.pairs, radii=head.radii, physical=True, windows=settings.accelerations == "none"
+        friction=terms,
+        pairs=head.pairs,
+        radii=head.radii,
+        width=head.width,
+        stribeck_speed=head.stribeck_speed,
+        physical=True,
+        windows=settings.accelerations == "none",
     )
     result = identify(training, urdf, how)
     scores = score(in_jax(result.model), validation, settings)

@@ -122,14 +122,20 @@ def fit(
     key = jax.random.key(0) if key is None else key
     if seeds < 1:
         raise SettingsError(f"seeds must be at least 1, got {seeds}")
+    require_friction(friction)
+    if not 0 <= anchor < float("inf") or (anchor > 0 and start is None):
+        raise SettingsError(
+            f"anchor holds a model to its start, got {anchor} with start={start}; give both, or neither"
+        )
     if resume and checkpoint is None:
-        raise SettingsError("resume needs the path of a checkpoint")
+        raise SettingsError("resume needs the path of a checkpoint; give checkpoint=, or leave resume out")
+    begin = None if start is None else Begin(start, anchor)
     if seeds > 1:
         if checkpoint is not None:
-            raise SettingsError("a checkpoint holds one fit; use it with seeds=1")
-        return _fit_seeds(dataset, model, settings, friction, key, seeds, progress, stop or threading.Event())
+            raise SettingsError(f"a checkpoint holds one fit, and {seeds} were asked for; use it with seeds=1")
+        return _fit_seeds(dataset, model, settings, friction, begin, key, seeds, progress, stop or threading.Event())
     where = None if checkpoint is None else Path(checkpoint)
-    return _fit_one(dataset, model, settings, friction, key, progress, where, resume, stop, start=start, anchor=anchor)
+    return _fit_one(dataset, model, settings, friction, begin, key, progress, where, resume, stop)
 
 
 def checked(dataset: Dataset, settings: FitSettings | None) -> FitSettings:
@@ -142,19 +148,39 @@ def checked(dataset: Dataset, settings: FitSettings | None) -> FitSettings:
     return settings
 
 
+def require_friction(friction: object) -> None:
+    """Refuse what is no friction."""
+    if not (friction is None or friction == "auto" or isinstance(friction, ActuatorSettings)):
+        raise SettingsError(f"friction is 'auto', None or delan.ActuatorSettings, got {friction!r}")
+
+
+@dataclass(frozen=True, eq=False)
+class Begin:
+    """A model to go on from, and how firmly a chain is held to it."""
+
+    model: LearnedModel | TrustedModel
+    anchor: float
+
+    def stages(self, network: LearnedModel, usual: list[Stage], friction: Friction) -> tuple[LearnedModel, list[Stage]]:
+        """The model to begin with, and the stages that are left to it."""
+        network, stage = _begun(self.model, network), usual[-1]
+        if friction == "auto" and isinstance(stage, MarquardtStage):
+            stage = replace(stage, epochs=SETTLING)
+        return network, [_anchored(stage, network, self.anchor) if self.anchor > 0 else stage]
+
+
 def _fit_one(
     dataset: Dataset,
     model: ModelChoice,
     settings: FitSettings,
     friction: Friction,
+    begin: Begin | None,
     key: PRNGKeyArray,
     progress: Callable[[Progress], None] | None,
     checkpoint: Path | None,
     resume: bool,
     stop: threading.Event | None,
     shared_split: PRNGKeyArray | None = None,
-    start: LearnedModel | TrustedModel | None = None,
-    anchor: float = 0.0,
 ) -> FitResult:
     split_key, model_key, train_key = jax.random.split(key, 3)
     if shared_split is not None:
@@ -163,16 +189,12 @@ def _fit_one(
     chosen = plan(model, training, settings, START if friction == "auto" else friction)
     kept = None
     if checkpoint is not None:
-        kept = Checkpoint(checkpoint, _fingerprint(dataset, chosen, settings, key), resume)
+        kept = Checkpoint(checkpoint, _fingerprint(dataset, chosen, settings, friction, begin, key), resume)
     with jax.enable_x64(True) if chosen.optimizer == "lm" else nullcontext():
         network = build(chosen.network, training, model_key, chosen.actuator)
         steps = stages(chosen, training, validation, settings, key=model_key, stop=stop)
-        if start is not None:
-            network, steps = _begun(start, network), steps[-1:]
-            if friction == "auto" and isinstance(steps[0], MarquardtStage):
-                steps = [replace(steps[0], epochs=SETTLING)]
-            if anchor > 0:
-                steps = [_anchored(steps[0], network, anchor)]
+        if begin is not None:
+            network, steps = begin.stages(network, steps, friction)
         limits = Limits(settings.seconds, settings.retreats, stop)
         first = limits
         if friction == "auto" and settings.seconds is not None:
@@ -297,6 +319,7 @@ def _fit_seeds(
     model: ModelChoice,
     settings: FitSettings,
     friction: Friction,
+    begin: Begin | None,
     key: PRNGKeyArray,
     seeds: int,
     progress: Callable[[Progress], None] | None,
@@ -309,7 +332,7 @@ def _fit_seeds(
     with ThreadPoolExecutor(workers) as pool:
         shared, *keys = jax.random.split(key, seeds + 1)
         futures = [
-            pool.submit(_fit_one, dataset, model, settings, friction, one, watch, None, False, stop, shared)
+            pool.submit(_fit_one, dataset, model, settings, friction, begin, one, watch, None, False, stop, shared)
             for one, watch in zip(keys, [progress, *[None] * (seeds - 1)], strict=True)
         ]
         try:
@@ -321,13 +344,20 @@ def _fit_seeds(
     return replace(best, members=members)
 
 
-def _fingerprint(dataset: Dataset, chosen: Plan, settings: FitSettings, key: PRNGKeyArray) -> str:
-    """Tells one fit from another: data, network, method, settings and seed."""
+def _fingerprint(
+    dataset: Dataset, chosen: Plan, settings: FitSettings, friction: Friction, begin: Begin | None, key: PRNGKeyArray
+) -> str:
+    """Tells one fit from another: data, network, method, settings, where it began and seed."""
     digest = hashlib.sha256()
-    for column in (dataset.q, dataset.qd, dataset.qdd, dataset.tau, dataset.trajectory):
+    columns = [dataset.t, dataset.q, dataset.qd, dataset.qdd, dataset.tau, dataset.trajectory]
+    columns += [] if dataset.counted is None else [dataset.counted]
+    weights = [] if begin is None else [leaf for leaf in jax.tree.leaves(begin.model) if eqx.is_array(leaf)]
+    for column in (*columns, *weights):
         digest.update(np.ascontiguousarray(column).tobytes())
     settled: Mapping[str, Any] = {
         "plan": asdict(chosen),
+        "friction": "auto" if friction == "auto" else "given",
+        "anchor": None if begin is None else begin.anchor,
         "settings": asdict(settings),
         "joints": asdict(dataset.joints),
     }

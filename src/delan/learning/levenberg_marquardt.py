@@ -22,7 +22,7 @@ from jaxtyping import Array, Bool, Float
 from ..errors import SettingsError
 from ..models.dynamics import InverseDynamics, LinearWeights, trainable
 from .bounded import solve_bounded
-from .objective import Data, Objective, Scale, loss, residual, tie
+from .objective import Data, Objective, Scale, decaying, loss, residual, tie
 
 LEAST_DAMPING = 1e-10
 """The damping of weights that are solved for, relative to their curvature: enough to keep the equations solvable."""
@@ -112,7 +112,7 @@ def update(
     extra, slope_of_extra = tie(state.model, scale), jax.jacrev(lambda w: tie(model_of(w), scale))(weights)
     gradient += slope_of_extra.T @ extra
     curvature += slope_of_extra.T @ slope_of_extra
-    decay, _ = ravel_pytree(jax.tree.map(lambda leaf: jnp.full_like(leaf, leaf.ndim > 1), tree))
+    decay, _ = ravel_pytree(jax.tree.map(jnp.full_like, tree, decaying(tree)))
     gradient += objective.weight_decay * decay * weights
     curvature += objective.weight_decay * jnp.diag(decay)
     scaling = jnp.maximum(state.scaling / 2, jnp.diag(curvature))

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import jax
 import numpy as np
@@ -21,8 +21,9 @@ from ..models.dynamics import InverseDynamics
 from ..models.trust import TrustedModel, with_model
 from .budget import Budget
 from .contest import Contender, Entry, as_learned
-from .fit import Friction, fit
+from .fit import Friction, fit, require_friction
 from .more_data import LearningCurve, NextMotion, learning_curve, next_motion
+from .objective import Objective
 from .planning import FitSettings
 from .preparing import PreparationChoice, choose_preparation
 from .refining import relearned, without_accelerations
@@ -44,7 +45,7 @@ class LogFitSettings:
     """How to go from a log to a model.
 
     Attributes:
-        models: that take part; `identified` needs a URDF, and `constant` always does.
+        models: that take part, beside a constant torque.
         friction: of the Lagrangian models, as in `fit`.
         accelerations: `filtered` from filtered motion; `auto`: or without any where unseen motion prefers that; `none`:
             without any from the start, and nothing is filtered (`weak.py`).
@@ -52,7 +53,7 @@ class LogFitSettings:
         seconds: all of it may take, about, for every model gets one try; None: as long as it needs, and the same every
             time.
         fit: how each model is trained; its seconds are set from those above.
-        urdf: file of the robot, for identification.
+        urdf: file of the robot; its arm takes part then, identified and, beside a chain, as a place to begin.
     """
 
     models: tuple[Contender, ...] = ("chain", "delan", "feedforward")
@@ -66,8 +67,13 @@ class LogFitSettings:
     def __post_init__(self) -> None:
         if self.seconds is not None and not 0 < self.seconds < float("inf"):
             raise SettingsError(f"seconds must be positive and finite, got {self.seconds}")
-        if "identified" in self.models and self.urdf is None:
-            raise SettingsError("identification needs the robot's URDF; give urdf=, or leave `identified` out")
+        known = get_args(Contender)
+        if not isinstance(self.models, tuple) or not self.models or not set(self.models) <= set(known):
+            raise SettingsError(f"models is a tuple of {', '.join(known)}, got {self.models!r}")
+        if self.accelerations not in get_args(Accelerations):
+            known = get_args(Accelerations)
+            raise SettingsError(f"accelerations is one of {', '.join(known)}, got {self.accelerations!r}")
+        require_friction(self.friction)
         if self.accelerations == "none" and (self.cutoff is not None or "feedforward" in self.models):
             raise SettingsError(
                 "without accelerations there is no cut-off to give, and no feed-forward network, which needs them; "
@@ -204,7 +210,8 @@ def _beyond(
         return None, None, None
     model = as_learned(best)
     keys = jax.random.split(jax.random.fold_in(key, 1), 3)
-    trusted = trust(model, training, validation, TrustSettings(rows=SAMPLES), key=keys[0])
+    objective = Objective() if best.fit is None else best.fit.settings.objective
+    trusted = trust(model, training, validation, TrustSettings(rows=SAMPLES, objective=objective), key=keys[0])
     if not (isinstance(model, ActuatedModel) and isinstance(model.rigid, LagrangianChain)) or budget.left == 0:
         return trusted, None, None
     curve = learning_curve(model, training, validation, key=keys[1])

@@ -13,7 +13,7 @@ from ..errors import SettingsError
 from ..joints import Dataset
 from ..models.actuator import ActuatedModel
 from ..models.chain import LagrangianChain
-from ..models.dynamics import InverseDynamics, trainable
+from ..models.dynamics import InverseDynamics, LinearWeights, trainable
 from ..models.gauge import looseness
 from .weak import Windows, mean_torque
 
@@ -26,7 +26,8 @@ class Objective:
         torque: `normalised` divides each joint's squared error by the variance of its torque in the training data,
             so that a wrist counts as much as a shoulder; `squared` is the paper's plain squared error [N² m²].
         power: weight of the power balance (q̇ᵀ(τ̂ − τ))², divided by the variance of the measured power q̇ᵀτ.
-        weight_decay: λ of eq. 9, times the sum of the squared weights (not of the biases).
+        weight_decay: λ of eq. 9, times the sum of the squared weights (not of the biases, and not of friction, whose
+            sizes have units).
         rigidity: weight of the squares that keep the frames of a chain rotations and gravity at 9.81 m/s². A rigid arm
             can have both at no cost, so that this settles only what the data leave open.
     """
@@ -165,6 +166,19 @@ def loss(model: InverseDynamics, samples: Data, scale: Scale, objective: Objecti
 
 
 def _decayed(model: InverseDynamics) -> list[Array]:
-    """The matrices among the weights; biases may grow freely."""
     weights, _ = trainable(model)
-    return [leaf for leaf in jax.tree.leaves(weights) if leaf.ndim > 1]
+    return [
+        leaf
+        for leaf, decays in zip(jax.tree.leaves(weights), jax.tree.leaves(decaying(weights)), strict=True)
+        if decays
+    ]
+
+
+def decaying(weights: Any) -> Any:
+    """Which leaves weight decay holds for: the matrices of a network; biases and friction may grow freely."""
+
+    def of(part: Any) -> Any:
+        free = isinstance(part, LinearWeights)
+        return jax.tree.map(lambda leaf: not free and leaf.ndim > 1, part)
+
+    return jax.tree.map(of, weights, is_leaf=lambda part: isinstance(part, LinearWeights))

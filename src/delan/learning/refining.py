@@ -36,14 +36,20 @@ SETTLED = 1.1
 
 
 def refined(
-    model: Any, training: Dataset, *, rows: np.ndarray | None = None, iterations: int = ITERATIONS, count: int = SAMPLES
+    model: Any,
+    training: Dataset,
+    *,
+    rows: np.ndarray | None = None,
+    iterations: int = ITERATIONS,
+    count: int = SAMPLES,
+    objective: Objective | None = None,
 ) -> Any:
     """The model after some iterations on samples of the training data.
 
     Of the rows (all, if not given) `count` are taken, evenly, some again where there are fewer: as many as a start of a
     fit takes, so that one compiled program serves all.
     """
-    settings, objective = levenberg_marquardt.MarquardtSettings(), Objective()
+    settings, objective = levenberg_marquardt.MarquardtSettings(), objective or Objective()
     head = model.actuator.settings if isinstance(model, ActuatedModel) else None
     with jax.enable_x64(True):
         data = samples(training, head)
@@ -68,7 +74,8 @@ def relearned(result: FitResult, training: Dataset, dataset: Dataset) -> Any | N
         return None
     # As many samples as the fit took, so that its program serves here as well.
     count = min(len(training.samples), MOST_PREPARED)
-    return in_precision(refined(result.model, dataset, iterations=LAST_ITERATIONS, count=count))
+    objective = result.settings.objective
+    return in_precision(refined(result.model, dataset, iterations=LAST_ITERATIONS, count=count, objective=objective))
 
 
 def without_accelerations(
@@ -96,11 +103,11 @@ def without_accelerations(
             validation=samples(validation, head),
             scale=Scale.of(counting(dataset, training), limits.objective),
             objective=limits.objective,
-            settings=replace(limits.marquardt, damping=1e-3),
+            settings=replace(limits.marquardt, damping=DAMPING),
             epochs=WEAK_ITERATIONS,
             patience=10.0,
         )
-        run = train([stage], in_precision(result.model), Limits(seconds, stop=stop), key=key)
+        run = train([stage], in_precision(result.model), Limits(seconds, limits.retreats, stop), key=key)
     model = in_precision(run.best_model)
     scores: Scores = evaluate(model, validation, rollouts=False)
     before, after = result.validation.torque.nmse_mean, scores.torque.nmse_mean

@@ -65,6 +65,8 @@ def select_friction(
                 if enough():
                     return chosen, tuple(steps)
                 tried.append((trial.errors(candidate), name, candidate))
+            if not tried:  # a single joint with every term
+                break
             best, name, candidate = min(tried, key=lambda one: one[0].mean())
             sure = SURE_OF_PAIR if candidate.pairs != chosen.pairs else SURE
             kept = best.mean() < WORTHWHILE * errors.mean() and _certainty(errors - best) > sure
