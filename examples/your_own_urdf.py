@@ -53,4 +53,4 @@ for name, model in (("as the file says", believed), ("identified", found.model))
     scores = delan.evaluate(model, test, rollouts=False)
     print(f"torque nMSE on motion never seen, {name}: {scores.torque.nmse_mean:.1e}")
 print(f"{found.rank} numbers were found; the data cannot tell {', '.join(found.named('no')[:3])}, …")
-delan.save(delan.from_rigid_body(found.model), folder / "arm.delan")  # and on to `delan gate` and `delan export`
+delan.save(delan.from_rigid_body(found.model), folder / "arm.delan")  # and on to `delan export`

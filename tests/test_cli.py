@@ -169,11 +169,11 @@ def test_a_check_of_a_folder_names_every_file_that_cannot_be_read(folder, tmp_pa
     (tmp_path / "arm.npz").write_bytes((folder / "arm.npz").read_bytes())
     (tmp_path / "notes.csv").write_text("hello\n")
     alone = typed("check", ".")
-    assert alone.exit_code == 1
+    assert alone.exit_code == 2
     assert alone.stderr.startswith("delan: notes.csv: no joint columns in the header (hello)")
     (tmp_path / "other.csv").write_text("time;foo\n1;2\n")
     both = typed("check", ".")
-    assert both.exit_code == 1
+    assert both.exit_code == 2
     first, *rest = both.stderr.splitlines()
     assert first == "delan: 2 of 3 files cannot be read:"
     assert [line.split(":")[0] for line in rest] == ["  notes.csv", "  other.csv"]

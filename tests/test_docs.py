@@ -4,7 +4,7 @@ import ast
 import json
 import re
 import shlex
-from importlib.util import find_spec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
@@ -74,3 +74,13 @@ def test_the_claims_are_those_of_the_run(run):
     page = (ROOT / "docs" / "reproduction.md").read_text()
     for claim in json.loads((ROOT / "docs" / "reproduction" / run / "claims.json").read_text()):
         assert f"| {claim['claim']} | {claim['asked']} | {claim['measured']} | {claim['seeds']} |" in page
+
+
+def test_the_picture_of_the_rooms_is_of_the_imports_as_they_are():
+    spec = spec_from_file_location("arrows", ROOT / "docs" / "extensions" / "arrows.py")
+    assert spec is not None
+    assert spec.loader is not None
+    drawing = module_from_spec(spec)
+    spec.loader.exec_module(drawing)
+    picture = (ROOT / "docs" / "_arrows.svg").read_text()
+    assert drawing.told(drawing.arrows()) in picture, "imports have changed: `make docs` draws the picture anew"

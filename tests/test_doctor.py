@@ -360,5 +360,5 @@ def test_the_command_says_what_it_cannot_do(tmp_path):
         (["--plot", str(tmp_path / "nowhere" / "picture.png")], "there is no folder"),
     ):
         ran = CliRunner().invoke(app, ["check", str(tmp_path / "log.npz"), *arguments])
-        assert ran.exit_code == 1
+        assert ran.exit_code == 2
         assert words in ran.output

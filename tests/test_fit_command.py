@@ -186,10 +186,10 @@ def test_a_test_log_with_a_fault_late_in_it_does_not_cost_the_model(folder, cont
 @pytest.mark.parametrize(
     ("typed", "message"),
     [
-        (["--width", 8, "--resume"], "--width, --resume would hold for one training, and --model auto makes many"),
+        (["--width", 8, "--resume"], "--width, --resume: for one training, and --model auto compares several; leave"),
         (
             ["--epochs", 3, "--model", "delan", "--report", "x.html"],
-            "--epochs would hold for one training, and --report",
+            "--epochs: for one training, and --report compares several",
         ),
         (["--urdf", "arm.urdf", "--model", "chain"], "--urdf lets models of the URDF compete; leave --model chain out"),
         (["--model", "feedforward", "--friction", "auto"], "a feed-forward network learns friction with all the rest"),
@@ -263,6 +263,22 @@ def test_a_log_that_names_no_kinds_is_taken_for_the_joints_of_the_model(tmp_path
     shown = delan_("evaluate", tmp_path / "arm.delan", tmp_path / "arm.npz", "--json")
     assert shown.exit_code == 0, shown.output
     assert json.loads(shown.stdout)["torque"]["nmse_mean"] < 1e-8
+
+
+def test_joints_in_another_order_are_refused(tmp_path):
+    """The same names in another order: every number would go to the wrong joint."""
+    first, second = TWO_LINK.joints.names
+    recording = recorded(TWO_LINK, (0,))
+    swapped = {"q": recording.q[:, ::-1], "tau": recording.tau[:, ::-1]}
+    np.savez(tmp_path / "log.npz", t=recording.t, **swapped, joint_names=np.array([second, first]))
+    arm = from_rigid_body(RigidBody.from_urdf(TWO_LINK.urdf()))
+    storage.save(arm, tmp_path / "arm.delan", provenance={"preparation": {"cutoff": 8.0}})
+    words = ["evaluate", tmp_path / "arm.delan", tmp_path / "log.npz"]
+    shown = delan_(*words)
+    assert shown.exit_code == 1
+    assert f"the model's joints are {first}, {second}, in this order, and" in shown.stderr
+    assert f"has them as {second}, {first}; read it with --joints {first},{second}" in shown.stderr
+    assert delan_(*words, "--joints", f"{first},{second}").exit_code == 0
 
 
 def test_kinds_that_a_log_names_are_kept():

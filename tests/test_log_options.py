@@ -49,12 +49,12 @@ def test_nothing_typed_means_nothing_special():
     ("typed", "message"),
     [
         ({"map_": ["position"]}, r"--map is written as q=joint_pos_\{\}, got 'position'"),
-        ({"map_": ["pos=x"]}, "map knows no quantity 'pos'"),
+        ({"map_": ["pos=x"]}, "--map knows no quantity 'pos'"),
         ({"gain": "0.1;0.2"}, "--gain is one number or one a joint, such as 0.11,0.11,0.07, got '0.1;0.2'"),
-        ({"flip": ["speed:1"]}, "flip turns the sign of q .* or tau, got 'speed'"),
-        ({"flip": ["tau:"]}, "flip of tau: '' is no joint"),
-        ({"joints": "0,,1"}, "joints: '' is no joint; give numbers counted from 0, or names"),
-        ({"rate": -1.0}, "rate must be positive and finite, samples a second, such as 500; got -1"),
+        ({"flip": ["speed:1"]}, "--flip turns the sign of q .* or tau, got 'speed'"),
+        ({"flip": ["tau:"]}, "--flip of tau: '' is no joint"),
+        ({"joints": "0,,1"}, "--joints: '' is no joint; give numbers counted from 0, or names"),
+        ({"rate": -1.0}, "--rate must be positive and finite, samples a second, such as 500; got -1"),
     ],
 )
 def test_what_makes_no_sense_is_refused(typed, message):

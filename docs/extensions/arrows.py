@@ -27,6 +27,11 @@ def arrows() -> set[tuple[str, str]]:
     return {(a, b) for a, b in found if not any(b in below[c] for c in below[a])}
 
 
+def told(found: set[tuple[str, str]]) -> str:
+    """The arrows in words, for whoever cannot see the picture."""
+    return ", ".join(f"{a} imports {b}" for a, b in sorted(found))
+
+
 def draw(path: Path) -> None:
     """Lower rooms below; an arrow leads from a room to one that it imports."""
     plt.switch_backend("svg")
@@ -54,7 +59,8 @@ def draw(path: Path) -> None:
     axes.set_xlim(-4.4, 4.4)
     axes.set_ylim(-0.6, STEP * (len(LAYERS) - 1) + 0.6)
     axes.set_axis_off()
-    figure.savefig(path, bbox_inches="tight", metadata={"Date": None})
+    with plt.rc_context({"svg.hashsalt": "delan"}):  # the same names in every file
+        figure.savefig(path, bbox_inches="tight", metadata={"Date": None, "Description": told(arrows())})
     plt.close(figure)
 
 

@@ -42,12 +42,23 @@ app = typer.Typer(
 )
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the scores as JSON on stdout, and nothing else there.")]
-SeedOption = Annotated[int, typer.Option(help="Seed of all randomness; it gives the same result again.", min=0)]
+SeedOption = Annotated[
+    int,
+    typer.Option(help="Seed of all randomness; where no clock bounds the work, it gives the same result again.", min=0),
+]
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
     """Turn what went wrong into one line on stderr and an exit code: 1 for bad input, 130 for Ctrl-C."""
+    return _telling(function, bad_input=1)
 
+
+def judging_command(function: Callable[..., None]) -> Callable[..., None]:
+    """The same for a command that says 1 of what it has examined: 2 for bad input."""
+    return _telling(function, bad_input=2)
+
+
+def _telling(function: Callable[..., None], bad_input: int) -> Callable[..., None]:
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> None:
         try:
@@ -55,7 +66,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             function(*args, **kwargs)
         except DelanError as error:
             typer.echo(f"delan: {error}", err=True)
-            raise typer.Exit(1) from None
+            raise typer.Exit(bad_input) from None
         except KeyboardInterrupt:
             typer.echo("delan: stopped", err=True)
             raise typer.Exit(130) from None

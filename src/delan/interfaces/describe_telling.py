@@ -15,6 +15,7 @@ KINDS = {
     "lagrangian_chain": "a Lagrangian chain, a rigid arm of learned geometry",
     "lagrangian_network": "a DeLaN network",
     "feed_forward_network": "a feed-forward network",
+    "residual": "a URDF's arm with a feed-forward network for what it leaves over",
 }
 UNITS = {**dict.fromkeys(LINK_PARAMETERS, "kg m²"), "mass": "kg", "mx": "kg m", "my": "kg m", "mz": "kg m"}
 """Of a link's numbers; those of a motor go by the kind of its joint."""

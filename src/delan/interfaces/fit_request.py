@@ -63,11 +63,11 @@ class FitRequest:
         if self.urdf is not None and self.model != "auto":
             raise SettingsError(f"--urdf lets models of the URDF compete; leave --model {self.model} out, or --urdf")
         if self.own and (self.model == "auto" or self.page is not None):
-            why = "--model auto" if self.model == "auto" else "--report"
-            raise SettingsError(
-                f"{', '.join(self.own)} would hold for one training, and {why} makes many; "
-                "leave them out, or name a --model without --report"
+            told = ", ".join(self.own)
+            why, cure = (
+                ("--model auto", "name one --model") if self.model == "auto" else ("--report", "leave --report out")
             )
+            raise SettingsError(f"{told}: for one training, and {why} compares several; leave {told} out, or {cure}")
         if self.page_path == self.out:
             raise SettingsError(f"model and page cannot both be {self.out}; give another --out or --report")
         if self.model == "feedforward" and self.friction not in (None, "none"):

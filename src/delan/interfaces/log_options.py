@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +18,7 @@ LOG_FORMS = "CSV, Parquet, npz, MAT, HDF5 or a ROS 2 bag"
 
 LogsArgument = Annotated[
     list[Path],
-    typer.Argument(metavar="LOG...", help=f"{LOG_FORMS}; several files or a folder are several trajectories."),
+    typer.Argument(metavar="LOG", help=f"{LOG_FORMS}; several files or a folder are several trajectories."),
 ]
 MapOption = Annotated[
     list[str] | None,
@@ -37,7 +38,8 @@ FlipOption = Annotated[
     typer.Option(metavar="Q:JOINTS", help="Turn signs: tau, tau:2,5 or q:1 (with its rates). May be repeated."),
 ]
 JointsOption = Annotated[
-    str | None, typer.Option(metavar="J,…", help="Joints to keep, by name or number in the log, counted from 0.")
+    str | None,
+    typer.Option(metavar="J,…", help="Joints to keep, in this order, by name or by number in the log, from 0."),
 ]
 TimeScaleOption = Annotated[
     float | None, typer.Option(metavar="S", help="Seconds in one unit of the log's time; default: found.")
@@ -47,7 +49,7 @@ MemoryOption = Annotated[
     float,
     typer.Option(
         metavar="MB",
-        help="That the numbers of the log may take; of a larger log, runs evenly over it are used, and you are told.",
+        help="Memory for the log's numbers. Of a larger log evenly spaced stretches are used, and you are told.",
     ),
 ]
 MEMORY = 200.0
@@ -97,16 +99,21 @@ def read_options(
     """The `LogOptions` that were typed."""
     from ..data.log_options import LogOptions
 
-    return LogOptions(
-        map=dict(_pair("--map", text, "=", "q=joint_pos_{}") for text in map_ or ()),
-        degrees=degrees,
-        gain=None if gain is None else _gains(gain),
-        flip=dict(_flip(text) for text in flip or ()),
-        joints=None if joints is None else _joints(joints),
-        time_scale=time_scale,
-        rate=rate,
-        memory=memory,
-    )
+    typed: dict[str, Any] = {
+        "map": dict(_pair("--map", text, "=", "q=joint_pos_{}") for text in map_ or ()),
+        "degrees": degrees,
+        "gain": None if gain is None else _gains(gain),
+        "flip": dict(_flip(text) for text in flip or ()),
+        "joints": None if joints is None else _joints(joints),
+        "time_scale": time_scale,
+        "rate": rate,
+        "memory": memory,
+    }
+    try:
+        return LogOptions(**typed)
+    except SettingsError as error:
+        field, sign, problem = re.split("([: ])", str(error), maxsplit=1)
+        raise SettingsError(f"--{field.replace('_', '-')}{sign}{problem}" if field in typed else str(error)) from None
 
 
 def name_of(logs: Sequence[Path]) -> str:

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from ..errors import DelanError, ModelError, SettingsError
-from .command import JsonOption, SeedOption, app, command, require_writable
+from ..errors import ModelError, SettingsError
+from .command import JsonOption, SeedOption, app, command, judging_command, require_writable
 from .log_options import LogsArgument, name_of, takes_log_options
 
 
@@ -43,7 +43,8 @@ def demo(
 def fit(
     log: LogsArgument,
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Model file to write; default: LOG's name with .delan.")
+        Path | None,
+        typer.Option("-o", "--out", help="Model file to write; default: LOG's name with .delan, in this folder."),
     ] = None,
     test: Annotated[
         Path | None, typer.Option(help="Log or folder to score the model on; never used to choose it.")
@@ -52,26 +53,27 @@ def fit(
         Path | None, typer.Option(help="URDF of the robot: models identified from it compete with the learned ones.")
     ] = None,
     report: Annotated[
-        Path | None, typer.Option(help="Page to write; default: the model's name with .html.", metavar="PAGE")
+        Path | None, typer.Option(help="Report to write; default: the model's name with .html.", metavar="PAGE")
     ] = None,
     model: Annotated[
         Literal["auto", "chain", "delan", "feedforward"],
         typer.Option(
             help="auto: all of them compete, the best on the validation motion is kept; chain: a rigid arm of learned "
-            "geometry; delan: the paper's DeLaN network; feedforward: a plain network."
+            "geometry; delan: the paper's DeLaN network; feedforward: a feed-forward network."
         ),
     ] = "auto",
     friction: Annotated[
         str | None,
         typer.Option(
-            help="none; auto: terms are added while motion left out is explained better; or terms, such as "
-            "viscous,coulomb,stribeck,offset,stops,load. Default: auto; none for a single delan.",
+            help="none; auto: viscous, coulomb and offset, and further terms while data left out are explained better; "
+            "or some of armature, viscous, coulomb, asymmetric, stribeck, offset, load, stops, such as "
+            "viscous,coulomb. Default: auto; none for --model delan.",
             show_default=False,
         ),
     ] = None,
     cutoff: Annotated[
         float | None,
-        typer.Option(metavar="HZ", help="Of the low-pass over the log; default: chosen on the validation motion."),
+        typer.Option(metavar="HZ", help="Cut-off of the low-pass filter; default: chosen on the validation motion."),
     ] = None,
     accelerations: Annotated[
         Literal["auto", "filtered", "none"],
@@ -89,7 +91,7 @@ def fit(
         ),
     ] = None,
     epochs: Annotated[
-        int | None, typer.Option(help="Single model: passes over the data instead of seconds; default: enough.")
+        int | None, typer.Option(help="Single model: passes over the data, in place of --seconds; default: chosen.")
     ] = None,
     optimizer: Annotated[
         Literal["auto", "adam", "lm"], typer.Option(help="Single model: auto chooses by the size of the problem.")
@@ -111,7 +113,7 @@ def fit(
     *,
     log_options: Any,
 ) -> None:
-    """Learn a model of the robot in LOG: say which one to deploy, and write it and a page with the reasons."""
+    """Learn a model of the robot in LOG: say which one to deploy, and write it and a report with the reasons."""
     out = Path(log[0].stem + ".delan") if out is None else out
     for path in (out, report):
         if path is not None:
@@ -148,7 +150,9 @@ def fit(
 @command
 @takes_log_options
 def evaluate(
-    model: Annotated[Path, typer.Argument(help="Model file that `delan fit` wrote.", show_default=False)],
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="Model file that `delan fit` wrote.", show_default=False)
+    ],
     log: LogsArgument,
     as_json: JsonOption = False,
     *,
@@ -161,7 +165,7 @@ def evaluate(
 
 
 @app.command()
-@command
+@judging_command
 @takes_log_options
 def check(
     log: LogsArgument,
@@ -175,7 +179,10 @@ def check(
     *,
     log_options: Any,
 ) -> None:
-    """Say what is wrong with a log, where, why it matters and what to do; exit code 1 with errors, 0 with warnings."""
+    """Say what is wrong with a log, where, why it matters and what to do.
+
+    Exit code 0 without errors (warnings are none), 1 if the log has errors, 2 if it could not be read.
+    """
     if plot is not None:
         require_writable(plot)
     from .check import as_dict, check_log, show, write_picture
@@ -196,7 +203,9 @@ def check(
 @app.command()
 @command
 def describe(
-    model: Annotated[Path, typer.Argument(help="Model file that `delan fit` wrote.", show_default=False)],
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="Model file that `delan fit` wrote.", show_default=False)
+    ],
     plot: Annotated[Path | None, typer.Option(help="Picture of the learned arm to write: png, svg or pdf.")] = None,
     urdf: Annotated[Path | None, typer.Option(help="URDF of the true arm, to draw beneath the learned one.")] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="URDF file to write the learned arm to.")] = None,
@@ -239,7 +248,9 @@ def describe(
 @app.command()
 @command
 def export(
-    model: Annotated[Path, typer.Argument(help="Model file that `delan fit` wrote.", show_default=False)],
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="Model file that `delan fit` wrote.", show_default=False)
+    ],
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Folder to write into; default: named after the model.")
     ] = None,
@@ -279,10 +290,12 @@ def export(
 
 
 @app.command()
-@command
+@judging_command
 @takes_log_options
 def gate(
-    model: Annotated[Path, typer.Argument(help="Model file that `delan fit` wrote.", show_default=False)],
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="Model file that `delan fit` wrote.", show_default=False)
+    ],
     log: Annotated[
         list[Path],
         typer.Option("--log", help="Log of motion that the model was not trained on; may be repeated."),
@@ -304,10 +317,5 @@ def gate(
     """
     from .gate import run_gate
 
-    try:
-        passed = run_gate(model, log, log_options, limits=limits, urdf=urdf, as_json=as_json)
-    except DelanError as error:
-        typer.echo(f"delan: {error}", err=True)
-        raise typer.Exit(2) from None
-    if not passed:
+    if not run_gate(model, log, log_options, limits=limits, urdf=urdf, as_json=as_json):
         raise typer.Exit(1)

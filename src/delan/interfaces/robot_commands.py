@@ -25,7 +25,7 @@ def references(
             "-o", "--out", help="npz file for the motions, t, q, qd, qdd, and the torque tau they take: a log to try."
         ),
     ] = None,
-    speed: Annotated[float, typer.Option(help="So many times faster than usual.", min=0.01, max=100)] = 1.0,
+    speed: Annotated[float, typer.Option(help="Factor on the usual speed.", min=0.01, max=100)] = 1.0,
     dt: Annotated[float, typer.Option(help="Sampling period in seconds.", min=1e-5, max=1.0)] = 0.005,
     seed: SeedOption = 0,
 ) -> None:
@@ -55,11 +55,12 @@ def online(
         typer.Option(help="Whose torque joins the PD control: nobody's, a known model's, or one learned on the way."),
     ] = "delan",
     reference: Annotated[
-        Literal["letters", "cosines"] | None, typer.Option(help="What to follow; letters for the two-link arm.")
+        Literal["letters", "cosines"] | None,
+        typer.Option(help="What to follow; default: letters for the two-link arm, else cosines."),
     ] = None,
     letters: Annotated[str, typer.Option(help="Letters to learn on, over and over.")] = "a,d,e,g,m,n,r,u",
     test: Annotated[str, typer.Option(help="Letters to write afterwards with the model frozen.")] = "",
-    speed: Annotated[float, typer.Option(help="So many times faster than usual.", min=0.1, max=10)] = 1.0,
+    speed: Annotated[float, typer.Option(help="Factor on the usual speed.", min=0.1, max=10)] = 1.0,
     test_speeds: Annotated[
         str, typer.Option(help="Cosines: speeds to test the frozen model at, such as 1,1.5,2.")
     ] = "",
@@ -78,9 +79,7 @@ def online(
         Literal["auto", "adam"],
         typer.Option(help="auto: Levenberg–Marquardt where the model is small; adam as in the paper."),
     ] = "auto",
-    payload: Annotated[
-        str, typer.Option(help="TIME:SHARE makes the last link heavier by a share at a time, such as 60:0.3.")
-    ] = "",
+    payload: Annotated[str, typer.Option(help="TIME:SHARE; 60:0.3 makes the last link 30 % heavier after 60 s.")] = "",
     seed: SeedOption = 0,
     out: Annotated[
         Path | None,
@@ -158,10 +157,11 @@ def view(
         typer.Option(help="A second arm beside the first, led by this."),
     ] = None,
     reference: Annotated[
-        Literal["letters", "cosines"] | None, typer.Option(help="What to follow; letters for the two-link arm.")
+        Literal["letters", "cosines"] | None,
+        typer.Option(help="What to follow; default: letters for the two-link arm, else cosines."),
     ] = None,
     letters: Annotated[str, typer.Option(help="Letters to write, over and over.")] = "a,d,e,g,m,n,r,u",
-    speed: Annotated[float, typer.Option(help="So many times faster than usual.", min=0.5, max=2)] = 1.0,
+    speed: Annotated[float, typer.Option(help="Factor on the usual speed.", min=0.5, max=2)] = 1.0,
     seconds: Annotated[
         float | None, typer.Option(help="How long the robot moves at the most; default: half an hour.", min=1)
     ] = None,
@@ -171,7 +171,10 @@ def view(
         "127.0.0.1"
     ),
     port: Annotated[int | None, typer.Option(help="Default: 8080, or the next that is free.", min=0, max=65535)] = None,
-    token: Annotated[str | None, typer.Option(help="Whoever opens the page must know it.")] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(help="Password that the page asks for, at least 12 characters; needed with another --host."),
+    ] = None,
     browse: Annotated[bool, typer.Option("--open", help="Open the page in the browser of this machine.")] = False,
     record: Annotated[
         Path | None,
@@ -227,12 +230,15 @@ def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="A small grid with few seeds: minutes.")] = False,
     paper: Annotated[bool, typer.Option("--paper", help="The whole grid with 20 seeds: many hours.")] = False,
     only: Annotated[list[str] | None, typer.Option(help="The same as EXPERIMENT; may be given again.")] = None,
-    seeds: Annotated[int | None, typer.Option(help="So many for each setting.", min=1)] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Number of seeds for each setting; default: that of the size.", min=1)
+    ] = None,
     backend: Annotated[
         Literal["local", "dask", "ray"], typer.Option(help="Processes on this machine, or a cluster.")
     ] = "local",
     address: Annotated[
-        str | None, typer.Option(help="Of the Dask scheduler or the Ray head; default: a cluster on this machine.")
+        str | None,
+        typer.Option(help="Address of the Dask scheduler or the Ray head; default: a cluster on this machine."),
     ] = None,
     workers: Annotated[int | None, typer.Option(help="Cells at a time; default: one a core.", min=1)] = None,
     data: Annotated[

@@ -137,6 +137,12 @@ def require_same_joints(joints: Joints, dataset: Dataset) -> None:
             f"the model has {problem[0]} and {dataset.source} has {problem[1]}; "
             "use the model's own robot and joint order"
         )
+    names, theirs = joints.names, dataset.joints.names
+    if names != theirs and sorted(names) == sorted(theirs):
+        raise ModelError(
+            f"the model's joints are {', '.join(names)}, in this order, and {dataset.source} has them as "
+            f"{', '.join(theirs)}; read it with --joints {','.join(names)} (LogOptions.joints in Python)"
+        )
 
 
 def _difference(model: Sequence[str], data: Sequence[str]) -> tuple[str, str] | None:
