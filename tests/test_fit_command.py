@@ -269,7 +269,7 @@ def test_joints_in_another_order_are_refused(tmp_path):
     """The same names in another order: every number would go to the wrong joint."""
     first, second = TWO_LINK.joints.names
     recording = recorded(TWO_LINK, (0,))
-    swapped = {"q": recording.q[:, ::-1], "tau": recording.tau[:, ::-1]}
+    swapped: dict[str, Any] = {"q": recording.q[:, ::-1], "tau": recording.tau[:, ::-1]}
     np.savez(tmp_path / "log.npz", t=recording.t, **swapped, joint_names=np.array([second, first]))
     arm = from_rigid_body(RigidBody.from_urdf(TWO_LINK.urdf()))
     storage.save(arm, tmp_path / "arm.delan", provenance={"preparation": {"cutoff": 8.0}})
