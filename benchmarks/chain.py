@@ -18,9 +18,11 @@ import numpy as np
 
 from delan.joints import Dataset, JointKind, JointLimits
 from delan.learning.evaluate import evaluate
-from delan.learning.fit import Friction, fit
+from delan.learning.fit import fit
+from delan.learning.fit_result import Friction
 from delan.learning.planning import ModelChoice
-from delan.models.actuator import ActuatedModel, Actuator, ActuatorSettings
+from delan.models.actuated import ActuatedModel
+from delan.models.actuator import Actuator, ActuatorSettings
 from delan.models.chain import LagrangianChain, LagrangianChainSettings
 from delan.models.dynamics import DynamicsModel
 from delan.models.geometry import from_rigid_body, learned_arm

@@ -27,7 +27,8 @@ import delan
 from delan.deploy.c_source import CSource, c_source
 from delan.deploy.functions import with_numbers
 from delan.deploy.shape import ExportSettings, Precision
-from delan.models.actuator import ActuatedModel, Actuator, ActuatorSettings, MotorPair
+from delan.models.actuated import ActuatedModel
+from delan.models.actuator import Actuator, ActuatorSettings, MotorPair
 from delan.models.feed_forward import FeedForwardNetwork
 from delan.models.geometry import from_rigid_body
 from delan.models.network import LagrangianNetwork

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from delan.joints import Dataset, Joints
-from delan.models.actuator import ActuatedModel, Actuator, ActuatorSettings, MotorPair, Term
+from delan.models.actuated import ActuatedModel
+from delan.models.actuator import Actuator, ActuatorSettings, MotorPair, Term
 from delan.models.chain import LagrangianChain, LagrangianChainSettings
 from delan.models.dynamics import DynamicsModel, InverseDynamics, Normalisation
 from delan.models.feed_forward import FeedForwardNetwork

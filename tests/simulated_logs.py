@@ -13,13 +13,14 @@ from delan.experiments.motion_logs import cosine_motion
 from delan.joints import Recording
 from delan.learning.contest import ConstantTorque, Entry, as_learned
 from delan.learning.evaluate import Scores, evaluate
-from delan.learning.fit import FitResult
+from delan.learning.fit_result import FitResult
 from delan.learning.log_fit import LogFit, LogFitSettings
 from delan.learning.more_data import LearningCurve, NextMotion
 from delan.learning.planning import FitSettings
 from delan.learning.preparing import CutoffTrial, PreparationChoice
 from delan.learning.selection import SelectionStep
-from delan.models.actuator import ActuatedModel, Actuator
+from delan.models.actuated import ActuatedModel
+from delan.models.actuator import Actuator
 from delan.models.dynamics import Normalisation
 from delan.models.feed_forward import FeedForwardNetwork
 from delan.models.rigid_body import RigidBody

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from delan.errors import ModelError, SettingsError
 from delan.joints import Joints
 from delan.mechanics.friction import load_friction, stop, stribeck, without_load_friction
-from delan.models.actuator import ActuatedModel, Actuator, ActuatorSettings, MotorPair, Term
+from delan.models.actuated import ActuatedModel
+from delan.models.actuator import Actuator, ActuatorSettings, MotorPair, Term
 from delan.models.dynamics import projected
 from delan.models.rigid_body import RigidBody
 from delan.robots.two_link import TWO_LINK

@@ -17,7 +17,8 @@ from delan.deploy.symbols import symbolic
 from delan.errors import ModelError, SettingsError
 from delan.interfaces.cli import app
 from delan.joints import Joints
-from delan.models.actuator import ActuatedModel, MotorPair
+from delan.models.actuated import ActuatedModel
+from delan.models.actuator import MotorPair
 from delan.models.feed_forward import FeedForwardNetwork
 from tests.members import DYNAMICS, MIXED, actuator, chain, network
 

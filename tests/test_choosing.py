@@ -13,7 +13,7 @@ from delan.errors import SettingsError
 from delan.learning import contest
 from delan.learning.fit import fit as fit_one
 from delan.learning.planning import FitSettings
-from delan.models.actuator import ActuatedModel
+from delan.models.actuated import ActuatedModel
 from delan.models.chain import LagrangianChain
 from delan.models.network import LagrangianNetworkSettings
 from delan.models.rigid_body import RigidBody

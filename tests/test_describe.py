@@ -20,7 +20,8 @@ from delan.interfaces.cli import app
 from delan.joints import JointLimits, Joints
 from delan.learning.axes import told_axes
 from delan.learning.links import in_plain_frames, told_links
-from delan.models.actuator import ActuatedModel, Actuator, ActuatorSettings, MotorPair
+from delan.models.actuated import ActuatedModel
+from delan.models.actuator import Actuator, ActuatorSettings, MotorPair
 from delan.models.feed_forward import FeedForwardNetwork
 from delan.models.gauge import with_third_column
 from delan.models.geometry import from_rigid_body, learned_arm

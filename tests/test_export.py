@@ -23,7 +23,8 @@ from delan.deploy.shape import ExportSettings, Precision
 from delan.errors import CompilerError, ModelError, SettingsError
 from delan.interfaces.cli import app
 from delan.joints import Joints
-from delan.models.actuator import ActuatedModel, Actuator, ActuatorSettings, MotorPair
+from delan.models.actuated import ActuatedModel
+from delan.models.actuator import Actuator, ActuatorSettings, MotorPair
 from delan.models.chain import LagrangianChain
 from delan.models.feed_forward import FeedForwardNetwork, FeedForwardSettings
 from delan.models.network import LagrangianNetwork, LagrangianNetworkSettings

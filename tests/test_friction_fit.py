@@ -13,13 +13,15 @@ from delan.errors import DataError, SettingsError
 from delan.joints import Dataset
 from delan.learning import levenberg_marquardt
 from delan.learning.bounded import solve_bounded
-from delan.learning.evaluate import evaluate, remembered
+from delan.learning.evaluate import evaluate
 from delan.learning.fit import fit
 from delan.learning.levenberg_marquardt import MarquardtSettings
 from delan.learning.objective import Objective, Samples, Scale
 from delan.learning.planning import FitSettings
+from delan.learning.remembering import remembered
 from delan.learning.selection import START, select_friction
-from delan.models.actuator import ActuatedModel, Actuator, ActuatorSettings
+from delan.models.actuated import ActuatedModel
+from delan.models.actuator import Actuator, ActuatorSettings
 from delan.models.dynamics import Normalisation
 from delan.models.geometry import from_rigid_body
 from delan.models.network import LagrangianNetwork, LagrangianNetworkSettings

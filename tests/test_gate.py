@@ -26,7 +26,8 @@ from delan.errors import SettingsError
 from delan.interfaces.cli import app
 from delan.joints import Dataset, Joints
 from delan.learning.uncertainty import calibrated, domain_of
-from delan.models.actuator import ActuatedModel, Actuator
+from delan.models.actuated import ActuatedModel
+from delan.models.actuator import Actuator
 from delan.models.feed_forward import FeedForwardNetwork, FeedForwardSettings
 from delan.models.geometry import from_rigid_body
 from delan.models.rigid_body import RigidBody

@@ -11,10 +11,11 @@ from delan.data.doctor.finding import Finding
 from delan.data.preparation import prepare
 from delan.joints import Excerpt, Run
 from delan.learning.contest import Entry
+from delan.learning.ensemble import TrustSettings
 from delan.learning.evaluate import evaluate
 from delan.learning.intervals import nmse_interval, time_blocks
 from delan.learning.log_fit import LogFit
-from delan.learning.uncertainty import TrustSettings, coverage, trust
+from delan.learning.uncertainty import coverage, trust
 from delan.report.law_figures import draw_friction, draw_workspace, friction_curve, friction_of
 from delan.report.log_figures import draw_residuals, draw_traces, foretold, window
 from delan.report.log_page import page_of, write_page

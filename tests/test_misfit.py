@@ -14,10 +14,13 @@ from scipy.signal import butter, sosfiltfilt
 from delan.data.cosines import cosines
 from delan.errors import ModelError
 from delan.joints import Dataset, Trajectory
-from delan.learning.evaluate import predict, remembered
-from delan.learning.fit import Friction, fit
+from delan.learning.evaluate import predict
+from delan.learning.fit import fit
+from delan.learning.fit_result import Friction
 from delan.learning.misfit import Misfit, diagnose
-from delan.models.actuator import ActuatedModel, Actuator, ActuatorSettings
+from delan.learning.remembering import remembered
+from delan.models.actuated import ActuatedModel
+from delan.models.actuator import Actuator, ActuatorSettings
 from delan.models.geometry import from_rigid_body
 from delan.models.rigid_body import RigidBody
 

@@ -9,11 +9,11 @@ from jax.flatten_util import ravel_pytree
 
 from delan.errors import SettingsError
 from delan.joints import Dataset, Joints
-from delan.learning.fit import in_precision
 from delan.learning.levenberg_marquardt import MarquardtSettings, _normal_equations, init, update
 from delan.learning.objective import Objective, Samples, Scale, data_loss, loss
-from delan.models.actuator import ActuatedModel, Actuator
-from delan.models.dynamics import Normalisation, trainable
+from delan.models.actuated import ActuatedModel
+from delan.models.actuator import Actuator
+from delan.models.dynamics import Normalisation, in_precision, trainable
 from delan.models.network import LagrangianNetwork, LagrangianNetworkSettings
 
 from .members import pendulum

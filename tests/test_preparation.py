@@ -10,7 +10,7 @@ from delan.data.preparation import PreparationSettings, prepare
 from delan.data.splitting import hold_out, split_rows
 from delan.errors import DataError, SettingsError
 from delan.joints import Dataset, Joints, Recording
-from delan.learning.evaluate import remembered
+from delan.learning.remembering import remembered
 from delan.models.actuator import Actuator, ActuatorSettings
 
 RATE = 500.0

@@ -20,7 +20,8 @@ from delan.learning.more_data import learning_curve, next_motion
 from delan.learning.planning import FitSettings
 from delan.learning.preparing import choose_preparation
 from delan.learning.selection import START
-from delan.models.actuator import ActuatedModel, Actuator
+from delan.models.actuated import ActuatedModel
+from delan.models.actuator import Actuator
 from delan.models.chain import LagrangianChain
 from delan.models.rigid_body import RigidBody
 from delan.robots.two_link import TWO_LINK

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from delan.learning.contest import as_learned
+from delan.learning.ensemble import TrustSettings
 from delan.learning.evaluate import evaluate
-from delan.learning.fit import FitResult
+from delan.learning.fit_result import FitResult
 from delan.learning.log_fit import LogFit
 from delan.learning.refining import relearned
 from delan.learning.training import HistoryRow
-from delan.learning.uncertainty import TrustSettings, trust
+from delan.learning.uncertainty import trust
 from delan.models.trust import bare
 from delan.robots.two_link import TWO_LINK
 

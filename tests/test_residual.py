@@ -14,12 +14,14 @@ from delan.errors import ModelError
 from delan.joints import Dataset
 from delan.learning import contest
 from delan.learning.contest import identified
-from delan.learning.evaluate import evaluate, memory_of
+from delan.learning.ensemble import TrustSettings
+from delan.learning.evaluate import evaluate
 from delan.learning.planning import FitSettings
+from delan.learning.remembering import memory_of
 from delan.learning.residual import left_over, with_residual
 from delan.learning.rivals import rivals
 from delan.learning.selection import START
-from delan.learning.uncertainty import TrustSettings, coverage, trust
+from delan.learning.uncertainty import coverage, trust
 from delan.models.blueprint import Blueprint
 from delan.models.dynamics import DynamicsModel, InverseDynamics
 from delan.models.feed_forward import FeedForwardNetwork, FeedForwardSettings

@@ -17,23 +17,17 @@ from delan.errors import ModelError, ModelFileError, SettingsError
 from delan.interfaces.describe import read_description
 from delan.joints import Dataset, Joints
 from delan.learning import levenberg_marquardt
-from delan.learning.evaluate import evaluate, predict, remembered
+from delan.learning.ensemble import TrustSettings, block_labels, resampled
+from delan.learning.evaluate import evaluate, predict
 from delan.learning.fit import fit
 from delan.learning.links import in_plain_frames, told_links
 from delan.learning.misfit import diagnose
 from delan.learning.objective import Objective, Samples, Scale
 from delan.learning.planning import FitSettings
-from delan.learning.uncertainty import (
-    TrustSettings,
-    block_labels,
-    calibrated,
-    conformal_factor,
-    coverage,
-    domain_of,
-    resampled,
-    trust,
-)
-from delan.models.actuator import ActuatedModel, Actuator, ActuatorSettings
+from delan.learning.remembering import remembered
+from delan.learning.uncertainty import calibrated, conformal_factor, coverage, domain_of, trust
+from delan.models.actuated import ActuatedModel
+from delan.models.actuator import Actuator, ActuatorSettings
 from delan.models.dynamics import DynamicsModel, InverseDynamics
 from delan.models.feed_forward import FeedForwardNetwork, FeedForwardSettings
 from delan.models.geometry import from_rigid_body, learned_arm, to_rigid_body

@@ -15,7 +15,8 @@ from delan.learning.fit import fit
 from delan.learning.identify import IdentifySettings, identify
 from delan.learning.planning import FitSettings
 from delan.learning.weak import SECONDS, Windows, evaluate_windows, mean_torque
-from delan.models.actuator import ActuatedModel, ActuatorSettings
+from delan.models.actuated import ActuatedModel
+from delan.models.actuator import ActuatorSettings
 from delan.models.rigid_body import RigidBody
 from delan.robots.two_link import TWO_LINK
 from tests.members import DYNAMICS, actuated

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .learning.descent import DescentSettings as DescentSettings
     from .learning.evaluate import Scores as Scores
     from .learning.evaluate import evaluate as evaluate
-    from .learning.fit import FitResult as FitResult
+    from .learning.fit_result import FitResult as FitResult
     from .learning.identify import IdentifyResult as IdentifyResult
     from .learning.identify import IdentifySettings as IdentifySettings
     from .learning.identify import identify as identify
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from .learning.objective import Objective as Objective
     from .learning.planning import FitSettings as FitSettings
     from .mechanics.integration import rollout as rollout
-    from .models.actuator import ActuatedModel as ActuatedModel
+    from .models.actuated import ActuatedModel as ActuatedModel
     from .models.actuator import Actuator as Actuator
     from .models.actuator import ActuatorSettings as ActuatorSettings
     from .models.actuator import MotorPair as MotorPair
@@ -105,14 +105,15 @@ _HOMES = {
     "learning.choosing": ("fit",),
     "learning.descent": ("DescentSettings",),
     "learning.evaluate": ("Scores", "evaluate"),
-    "learning.fit": ("FitResult",),
+    "learning.fit_result": ("FitResult",),
     "learning.identify": ("IdentifyResult", "IdentifySettings", "identify"),
     "learning.levenberg_marquardt": ("MarquardtSettings",),
     "learning.log_fit": ("LogFit", "LogFitSettings", "fit_log"),
     "learning.objective": ("Objective",),
     "learning.planning": ("FitSettings",),
     "mechanics.integration": ("rollout",),
-    "models.actuator": ("ActuatedModel", "Actuator", "ActuatorSettings", "MotorPair"),
+    "models.actuated": ("ActuatedModel",),
+    "models.actuator": ("Actuator", "ActuatorSettings", "MotorPair"),
     "models.chain": ("LagrangianChain", "LagrangianChainSettings"),
     "models.dynamics": ("DynamicsModel", "InverseDynamics"),
     "models.feed_forward": ("FeedForwardNetwork", "FeedForwardSettings"),

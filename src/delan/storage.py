@@ -23,7 +23,8 @@ from safetensors.numpy import save as to_bytes
 
 from .errors import DelanError, ModelError, ModelFileError
 from .joints import Joints
-from .models.actuator import ActuatedModel, ActuatorSettings, MotorPair
+from .models.actuated import ActuatedModel, links_of
+from .models.actuator import ActuatorSettings, MotorPair
 from .models.blueprint import Blueprint
 from .models.chain import LagrangianChain, LagrangianChainSettings
 from .models.dynamics import InverseDynamics, Normalisation
@@ -70,7 +71,7 @@ def _described(model: Any) -> dict[str, Any]:
         normalisation = _numbers(model.rest.normalisation)
         told = {"residual": dataclasses.asdict(model.rest.settings), "normalisation": normalisation}
         return {**arm, "kind": RESIDUAL, "known": arm["kind"], **told}
-    rigid = model.rigid if isinstance(model, ActuatedModel) else model
+    rigid = links_of(model)
     kind = next((name for name, (model_type, _) in KINDS.items() if type(rigid) is model_type), None)
     if kind is None:
         raise ModelError(

@@ -14,11 +14,10 @@ from jaxtyping import Array
 from ..errors import CompilerError, ModelError, SettingsError
 from ..joints import Dataset, JointLimits
 from ..learning.evaluate import evaluate, predict
-from ..learning.fit import in_precision
 from ..learning.uncertainty import coverage
 from ..mechanics.integration import rollout
-from ..models.actuator import ActuatedModel
-from ..models.dynamics import DynamicsModel, InverseDynamics, require_same_joints
+from ..models.actuated import links_of
+from ..models.dynamics import DynamicsModel, InverseDynamics, in_precision, require_same_joints
 from ..models.trust import TrustedModel, bare
 from .certificate import Certificate, Check
 from .compiled import compile
@@ -152,7 +151,7 @@ class _Examiner:
 
     def energy(self) -> Check:
         """How far the energy of free motions without friction strays."""
-        links = self.model.rigid if isinstance(self.model, ActuatedModel) else self.model
+        links = links_of(self.model)
         asked = f"free motions keep their energy to {self.settings.energy:.0%} of the kinetic energy"
         why = "a model that makes energy out of nothing makes an unstable loop out of a stable one"
         q, qd, _ = (jnp.asarray(column[:FREE_MOTIONS]) for column in self.space.columns)

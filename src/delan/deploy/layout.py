@@ -11,7 +11,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..errors import ModelError
-from ..models.actuator import ActuatedModel, Actuator
+from ..models.actuated import ActuatedModel
+from ..models.actuator import Actuator
 from ..models.chain import LagrangianChain
 from ..models.feed_forward import FeedForwardNetwork
 from ..models.network import LagrangianNetwork

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ..errors import SettingsError
-from ..models.actuator import ActuatedModel
+from ..models.actuated import ActuatedModel
 from ..models.dynamics import DynamicsModel
 from ..models.trust import TrustedModel, bare
 from ..storage import write_whole

@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 from ..errors import SettingsError
 from ..joints import Joints
-from ..models.actuator import ActuatedModel, ActuatorSettings
+from ..models.actuated import ActuatedModel
+from ..models.actuator import ActuatorSettings
 from ..models.chain import LagrangianChain
 from ..models.dynamics import DynamicsModel
 from ..models.network import LagrangianNetwork

@@ -13,7 +13,8 @@ from ..data.letters import LETTERS
 from ..errors import SettingsError
 from ..joints import Dataset
 from ..learning.evaluate import Scores, evaluate
-from ..learning.fit import FitResult, fit
+from ..learning.fit import fit
+from ..learning.fit_result import FitResult
 from ..learning.planning import FitSettings, ModelChoice
 from ..learning.training import Progress
 from ..models.rigid_body import RigidBody

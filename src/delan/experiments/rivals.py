@@ -9,7 +9,8 @@ import jax
 from ..errors import SettingsError
 from ..joints import Dataset
 from ..learning.descent import DescentSettings
-from ..learning.fit import FitResult, fit
+from ..learning.fit import fit
+from ..learning.fit_result import FitResult
 from ..learning.identify import IdentifySettings, identify
 from ..learning.objective import Objective
 from ..learning.planning import FitSettings

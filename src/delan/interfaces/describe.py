@@ -13,7 +13,8 @@ from .. import storage
 from ..errors import ModelError, SettingsError
 from ..learning.axes import ToldAxes, told_axes
 from ..learning.links import ToldLinks, in_plain_frames, told_links
-from ..models.actuator import ActuatedModel, Actuator
+from ..models.actuated import ActuatedModel
+from ..models.actuator import Actuator
 from ..models.chain import GRAVITY_ACCELERATION, LagrangianChain
 from ..models.geometry import LearnedArm, from_rigid_body, learned_arm
 from ..models.rigid_body import RigidBody

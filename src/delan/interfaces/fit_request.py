@@ -12,7 +12,7 @@ from ..data.logs import read_log, stream_log
 from ..data.preparation import PreparationSettings, prepare
 from ..errors import SettingsError
 from ..joints import Dataset, Joints, Recording
-from ..learning.fit import Friction
+from ..learning.fit_result import Friction
 from ..models.actuator import ActuatorSettings, Term
 from ..models.dynamics import require_same_joints
 from .fit_telling import tell_excerpt

@@ -12,7 +12,7 @@ import typer
 
 from ..joints import Recording
 from ..learning.evaluate import Scores
-from ..learning.fit import FitResult
+from ..learning.fit_result import FitResult
 from .progress import Watcher, watching
 
 STEPS = {

@@ -13,8 +13,8 @@ from ..data.sketch import sketch
 from ..errors import SettingsError
 from ..joints import Recording
 from ..learning.evaluate import Scores, evaluate
-from ..learning.fit import FitResult
 from ..learning.fit import fit as fit_model
+from ..learning.fit_result import FitResult
 from ..learning.objective import Objective
 from ..learning.planning import FitSettings, ModelChoice
 from ..learning.preparing import choose_preparation

@@ -17,11 +17,11 @@ from jaxtyping import Array, Bool, Float
 from scipy.linalg import null_space
 from scipy.optimize import least_squares
 
-from ..models.actuator import ActuatedModel
+from ..models.actuated import links_of
 from ..models.chain import LagrangianChain
+from ..models.dynamics import in_precision
 from ..models.gauge import Matrix, looseness, settled
 from ..models.geometry import PARALLEL, learned_arm, nearest_points, to_rigid_body
-from .fit import in_precision
 from .links import PUSH, STATES, motor_columns, noise_of, random_states
 from .objective import Objective
 from .regression import triangle
@@ -82,7 +82,7 @@ def told_axes(
         rmse: of its torques on motion that it was not fitted to [N m or N]; samples: that it was fitted to.
         states: (q, q̇) of those samples, or of some; None: random ones.
     """
-    chain = settled(in_precision(model.rigid if isinstance(model, ActuatedModel) else model))
+    chain = settled(in_precision(links_of(model)))
     to_rigid_body(chain)  # refuses what is no rigid arm
     arm, motion = learned_arm(chain), _motion(chain, states)
     tilts = {k: min(axis.twist, 180 - axis.twist) for k, axis in enumerate(arm.axes) if axis.distance is not None}

@@ -15,8 +15,9 @@ from ..joints import Dataset
 from ..models.blueprint import LearnedModel
 from ..models.trust import TrustedModel
 from .contest import Contender, Entry, identified
-from .fit import FitResult, Friction, checked
+from .fit import checked
 from .fit import fit as fit_one
+from .fit_result import FitResult, Friction
 from .planning import FitSettings, ModelChoice
 from .rivals import rivals
 from .selection import START

@@ -15,7 +15,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..data.splitting import hold_out
 from ..joints import Dataset, Joints
-from ..models.actuator import ActuatedModel, ActuatorSettings
+from ..models.actuated import ActuatedModel
+from ..models.actuator import ActuatorSettings
 from ..models.blueprint import LearnedModel
 from ..models.dynamics import Energy, InverseDynamics
 from ..models.feed_forward import FeedForwardSettings
@@ -24,7 +25,8 @@ from ..models.network import LagrangianNetworkSettings
 from ..models.rigid_body import RigidBody
 from .descent import DescentSettings
 from .evaluate import Scores
-from .fit import FitResult, fit, score
+from .fit import fit, score
+from .fit_result import FitResult
 from .identify import FrictionTerm, IdentifySettings, identify
 from .planning import FitSettings
 from .training import Progress

@@ -1,6 +1,5 @@
 """How good a model is, in numbers: torque, its parts, acceleration, and motion predicted from torques."""
 
-import itertools
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,16 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..data.smoothing import FEWEST, smoothed
 from ..errors import ModelError
 from ..joints import COMPONENTS, Dataset
-from ..mechanics.friction import stop
 from ..mechanics.integration import rollout
-from ..models.actuator import ActuatedModel, Actuator
 from ..models.dynamics import DynamicsModel, InverseDynamics, require_same_joints
-from ..models.residual import ResidualModel
-from ..models.rigid_body import RigidBody
 from ..models.trust import bare
+from .remembering import memory_of
 
 VALID_ERROR = 0.1
 """A predicted motion is valid while the root mean square over joints of its error stays below this [rad or m]."""
@@ -126,65 +121,6 @@ def evaluate(model: InverseDynamics, dataset: Dataset, *, rollouts: bool = True)
             acceleration = Errors.of(qdd, dataset.qdd, dataset.qdd.var(axis=0))
             motion = _rollouts(model, whole) if rollouts else None
     return Scores(torque, components, acceleration, motion, len(dataset))
-
-
-def memory_of(model: InverseDynamics, dataset: Dataset) -> np.ndarray | None:
-    """What the stop operators in a model's friction remember at every sample; None for a model without."""
-    model = bare(model)
-    model = model.known if isinstance(model, ResidualModel) else model
-    if isinstance(model, ActuatedModel):
-        return remembered(model.actuator, dataset)
-    return remembered(model.friction, dataset) if isinstance(model, RigidBody) and model.friction else None
-
-
-def remembered(actuator: Actuator, dataset: Dataset) -> np.ndarray | None:
-    """What the stop operators of an actuator remember at every sample; None if it has none.
-
-    They begin relaxed where time does not go on. Where the torque went through a filter, so does the memory.
-    """
-    if not actuator.settings.stops:
-        return None
-    memory = _along(dataset.q @ actuator.transmission.T, _begins(dataset), np.array(actuator.settings.stops))
-    if dataset.preparation is not None and dataset.preparation.cutoff is not None:
-        memory = _filtered(memory, dataset, dataset.preparation.cutoff[0])
-    return memory if dataset.counted is None else memory[dataset.counted]
-
-
-def _along(position: np.ndarray, begins: np.ndarray, radii: np.ndarray) -> np.ndarray:
-    """s/r of stop operators along the motions of motors, as `Actuator.remember` has it but compiled once for many."""
-    count = len(position)
-    more = max(256, 1 << (count - 1).bit_length()) - count
-    position = np.pad(position, ((0, more), (0, 0)), mode="edge")
-    with jax.enable_x64(True):
-        rows = (jnp.asarray(position), jnp.asarray(np.pad(begins, (0, more))))
-        return np.asarray(_scan(*rows, jnp.asarray(radii)))[:count]
-
-
-@jax.jit
-def _scan(position: Array, begins: Array, radii: Array) -> Array:
-    def step(state: tuple[Array, Array], row: tuple[Array, Array]) -> tuple[tuple[Array, Array], Array]:
-        before, stretched = state
-        now, begins = row
-        moved = jnp.where(begins, 0.0, stop(stretched, (now - before)[None], radii[:, None]))
-        return (now, moved), moved / radii[:, None]
-
-    start = (position[0], jnp.zeros_like(position, shape=(len(radii), position.shape[1])))
-    return jax.lax.scan(step, start, (position, begins))[1]
-
-
-def _begins(dataset: Dataset) -> np.ndarray:
-    """The rows before which nothing is known: a trajectory begins, and time does not run on from the row before."""
-    steps = np.diff(dataset.t)
-    usual = np.median(steps) if len(steps) else 0.0
-    apart = (steps <= 0) | (steps > 1.5 * usual)
-    return np.concatenate([[True], (np.diff(dataset.trajectory) != 0) & apart])
-
-
-def _filtered(memory: np.ndarray, dataset: Dataset, cutoff: float) -> np.ndarray:
-    edges = [*np.flatnonzero(_begins(dataset)).tolist(), len(dataset)]
-    rate = 1 / float(np.median(np.diff(dataset.t)))
-    pieces = [memory[first:end] for first, end in itertools.pairwise(edges)]
-    return np.concatenate([smoothed(one, rate, cutoff) if len(one) >= FEWEST else one for one in pieces])
 
 
 def predict(model: InverseDynamics, method: str, *columns: Array, memory: np.ndarray | None = None) -> Any:

@@ -7,31 +7,31 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from ..data.splitting import hold_out
 from ..errors import DataError, SettingsError
 from ..joints import Dataset
-from ..models.actuator import ActuatedModel, ActuatorSettings
+from ..models.actuated import ActuatedModel, links_of
 from ..models.blueprint import LearnedModel
 from ..models.chain import LagrangianChain, LagrangianChainSettings
-from ..models.dynamics import DynamicsModel, InverseDynamics
+from ..models.dynamics import DynamicsModel, in_precision
 from ..models.trust import TrustedModel, bare
 from .evaluate import Scores, evaluate
-from .misfit import Misfit, diagnose
+from .fit_result import FitResult, Friction, require_friction
+from .misfit import diagnose
 from .objective import Anchor
 from .planning import FitSettings, ModelChoice, Plan, build, head, plan, stages
 from .selection import START, SelectionStep, select_friction
 from .stages import MarquardtStage, Stage
-from .training import Checkpoint, HistoryRow, Limits, Progress, Run, require_learned, train
+from .training import Checkpoint, Limits, Progress, Run, require_learned, train
 from .weak import evaluate_windows
 
 FIRST_SHARE, CHOICE_SHARE = 0.5, 0.75
@@ -39,67 +39,6 @@ FIRST_SHARE, CHOICE_SHARE = 0.5, 0.75
 
 SETTLING = 20
 """Iterations that a model to start from gets before its friction is chosen."""
-
-Friction = ActuatorSettings | Literal["auto"] | None
-
-
-@dataclass(frozen=True, eq=False)
-class FitResult:
-    """A fitted model and how it came about.
-
-    Attributes:
-        model: the weights that were best on the validation trajectories.
-        validation: the scores of that model there.
-        optimizer, reason: the method that was used, and why it was chosen.
-        history: the losses as the fit went on; `events` tells, in sentences, what went wrong on the way.
-        trajectories: the labels of the validation trajectories.
-        members: with several seeds, the result of each; `model` is the best of them on validation.
-        selection: with `friction="auto"`, the terms in the order they were tried in, the last one not worth it.
-        misfit: for a chain, whether its error on the validation trajectories is noise or a law it does not know; in the
-            latter case `events` ends with a warning.
-        rivals: where models competed, the scores of all of them on the validation trajectories, the best first.
-    """
-
-    model: InverseDynamics
-    validation: Scores
-    optimizer: Literal["adam", "lm", "least squares"]
-    reason: str
-    settings: FitSettings
-    seed: tuple[int, ...]
-    seconds: float
-    samples: int
-    interrupted: bool
-    history: tuple[HistoryRow, ...]
-    events: tuple[str, ...]
-    trajectories: tuple[int, ...]
-    members: tuple["FitResult", ...] = ()
-    selection: tuple[SelectionStep, ...] = ()
-    misfit: Misfit | None = None
-    rivals: Mapping[str, Scores] = field(default_factory=dict)
-
-    @property
-    def spread(self) -> dict[str, float]:
-        """Validation nMSE over the seeds: smallest, median and largest."""
-        scores = [member.validation.torque.nmse_mean for member in self.members or (self,)]
-        return {"min": min(scores), "median": float(np.median(scores)), "max": max(scores)}
-
-    def provenance(self) -> dict[str, Any]:
-        """What a model file should remember of its making."""
-        return {
-            "scores": {"validation": self.validation.as_dict()},
-            "seed": list(self.seed),
-            "fit": {
-                "settings": asdict(self.settings),
-                "optimizer": self.optimizer,
-                "reason": self.reason,
-                "seconds": self.seconds,
-                "samples": self.samples,
-                "events": list(self.events),
-                "friction": [asdict(step) for step in self.selection],
-                "doubtful": self.misfit is not None and self.misfit.doubtful,
-                "rivals": {name: scores.torque.nmse_mean for name, scores in self.rivals.items()},
-            },
-        }
 
 
 def fit(
@@ -146,12 +85,6 @@ def checked(dataset: Dataset, settings: FitSettings | None) -> FitSettings:
     if not isinstance(settings, FitSettings):
         raise SettingsError(f"settings must be delan.FitSettings, got {type(settings).__name__}")
     return settings
-
-
-def require_friction(friction: object) -> None:
-    """Refuse what is no friction."""
-    if not (friction is None or friction == "auto" or isinstance(friction, ActuatorSettings)):
-        raise SettingsError(f"friction is 'auto', None or delan.ActuatorSettings, got {friction!r}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,8 +175,8 @@ def score(model: Any, dataset: Dataset, settings: FitSettings) -> Scores:
 def _begun(start: LearnedModel | TrustedModel, fresh: LearnedModel) -> LearnedModel:
     """The model to go on from, in the precision of a fresh one, with the fresh one's friction where it is another."""
     start = bare(start)
-    links: Any = start.rigid if isinstance(start, ActuatedModel) else start
-    wanted = fresh.rigid if isinstance(fresh, ActuatedModel) else fresh
+    links: Any = links_of(start)
+    wanted = links_of(fresh)
     if type(links) is not type(wanted):
         names = type(wanted).__name__, type(links).__name__
         raise SettingsError(f"cannot start a {names[0]} from a {names[1]}; give a model of its kind")
@@ -255,16 +188,10 @@ def _begun(start: LearnedModel | TrustedModel, fresh: LearnedModel) -> LearnedMo
 
 
 def _anchored(stage: Stage, start: LearnedModel, firmness: float) -> Stage:
-    chain = start.rigid if isinstance(start, ActuatedModel) else start
+    chain = links_of(start)
     if not isinstance(stage, MarquardtStage) or not isinstance(chain, LagrangianChain):
         raise SettingsError("only a chain trained by Levenberg–Marquardt can be held to its start; leave anchor out")
     return replace(stage, scale=replace(stage.scale, anchor=Anchor.of(chain, firmness)))
-
-
-def in_precision(model: Any) -> Any:
-    """The model with its numbers in the precision that holds here, float64 inside `jax.enable_x64`."""
-    weights, rest = eqx.partition(model, eqx.is_inexact_array)
-    return eqx.combine(jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf), float), weights), rest)
 
 
 def _add_friction(

@@ -19,11 +19,12 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
 from ..joints import Dataset
-from ..models.actuator import ActuatedModel, Actuator, ActuatorSettings, MotorPair
+from ..models.actuated import ActuatedModel
+from ..models.actuator import Actuator, ActuatorSettings, MotorPair
 from ..models.dynamics import trainable
 from .bounded import solve_bounded
-from .evaluate import remembered
 from .objective import Data, Samples, torque
+from .remembering import remembered
 from .slope import rigid_slope
 from .weak import Windows
 

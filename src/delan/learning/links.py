@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from ..joints import Body
-from ..models.actuator import ActuatedModel
+from ..models.actuated import ActuatedModel, links_of
 from ..models.gauge import with_third_column
 from ..models.geometry import PARALLEL, LearnedArm, Matrix, Point, learned_arm, to_rigid_body
 from ..models.rigid_body import LINK_PARAMETERS, RigidBody
@@ -115,7 +115,7 @@ def motor_columns(
     model: Any, qdd: Float[np.ndarray, "time dof"]
 ) -> tuple[list[tuple[str, str]], np.ndarray, np.ndarray]:
     """Names, values and columns of what motors add: the rotors, and the offsets if there are any."""
-    chain: Any = model.rigid if isinstance(model, ActuatedModel) else model
+    chain: Any = links_of(model)
     dof, joints = chain.joints.dof, chain.joints.names
     names = [(joint, "armature") for joint in joints]
     rotors, turn, columns = np.asarray(chain.armature, dtype=float), np.eye(dof), []
@@ -156,7 +156,7 @@ def in_plain_frames(model: Any) -> RigidBody:
     point where that normal meets the axis. A first joint has x and origin from the joint after it, or x downwards.
     """
     model = bare(model)
-    chain = model.rigid if isinstance(model, ActuatedModel) else model
+    chain = links_of(model)
     to_rigid_body(chain)  # refuses what is no rigid arm
     arm = learned_arm(chain)
     old: list[tuple[Matrix, Point]] = []

@@ -15,13 +15,15 @@ from ..data.preparation import PreparationSettings, prepare
 from ..data.splitting import counting, split_rows
 from ..errors import SettingsError
 from ..joints import Dataset, Recording
-from ..models.actuator import ActuatedModel
+from ..models.actuated import ActuatedModel
 from ..models.chain import LagrangianChain
 from ..models.dynamics import InverseDynamics
 from ..models.trust import TrustedModel, with_model
 from .budget import Budget
 from .contest import Contender, Entry, as_learned
-from .fit import Friction, fit, require_friction
+from .ensemble import TrustSettings
+from .fit import fit
+from .fit_result import Friction, require_friction
 from .more_data import LearningCurve, NextMotion, learning_curve, next_motion
 from .objective import Objective
 from .planning import FitSettings
@@ -30,7 +32,7 @@ from .refining import relearned, without_accelerations
 from .rivals import Watch, rivals
 from .starts import SAMPLES
 from .training import Progress
-from .uncertainty import TrustSettings, trust
+from .uncertainty import trust
 from .weak import SECONDS
 
 Accelerations = Literal["auto", "filtered", "none"]

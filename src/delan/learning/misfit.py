@@ -17,7 +17,8 @@ from ..errors import ModelError
 from ..joints import Dataset
 from ..models.dynamics import InverseDynamics, require_same_joints
 from ..models.trust import bare
-from .evaluate import Errors, memory_of, predict
+from .evaluate import Errors, predict
+from .remembering import memory_of
 
 DOUBTFUL = 1e-4
 """A structured error, as share of the torque's variance, that puts a model in doubt: 1 % of the torque's spread. It is

@@ -8,7 +8,7 @@ from jaxtyping import Float, PRNGKeyArray
 
 from ..data.excitation import random_motions
 from ..joints import Dataset, JointLimits, Trajectory
-from ..models.actuator import ActuatedModel
+from ..models.actuated import ActuatedModel
 from ..models.chain import LagrangianChain
 from .evaluate import evaluate
 from .refining import refined

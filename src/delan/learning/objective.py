@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from ..errors import SettingsError
 from ..joints import Dataset
-from ..models.actuator import ActuatedModel
+from ..models.actuated import links_of
 from ..models.chain import LagrangianChain
 from ..models.dynamics import InverseDynamics, LinearWeights, trainable
 from ..models.gauge import looseness
@@ -144,7 +144,7 @@ def residual(model: InverseDynamics, sample: Data, scale: Scale, objective: Obje
 
 def tie(model: Any, scale: Scale) -> Float[Array, " rows"]:
     """Residuals that belong to no sample: those of `rigidity` and of an anchor, for a chain alone or with motors."""
-    chain = model.rigid if isinstance(model, ActuatedModel) else model
+    chain = links_of(model)
     if not isinstance(chain, LagrangianChain):
         return jnp.zeros_like(scale.torque, shape=(0,))
     rows = jnp.sqrt(scale.rigidity) * looseness(chain)

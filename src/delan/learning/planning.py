@@ -20,9 +20,9 @@ from ..models.dynamics import Normalisation
 from ..models.feed_forward import FeedForwardSettings
 from ..models.network import LagrangianNetworkSettings
 from .descent import DescentSettings
-from .evaluate import remembered
 from .levenberg_marquardt import MarquardtSettings
 from .objective import Data, Objective, Samples, Scale
+from .remembering import remembered
 from .stages import DescentStage, MarquardtStage, Stage
 from .starts import StartsStage
 from .weak import Windows

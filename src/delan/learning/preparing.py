@@ -22,11 +22,13 @@ from ..data.preparation import PreparationSettings, prepare, stride
 from ..data.splitting import hold_out
 from ..errors import DataError
 from ..joints import Dataset, Recording
-from ..models.actuator import ActuatedModel
-from .evaluate import memory_of, predict
-from .fit import FitResult, fit
+from ..models.actuated import ActuatedModel
+from .evaluate import predict
+from .fit import fit
+from .fit_result import FitResult
 from .planning import FitSettings
 from .refining import refined
+from .remembering import memory_of
 from .selection import START
 from .slope import rigid_slope
 from .training import Progress

@@ -13,10 +13,11 @@ from jaxtyping import PRNGKeyArray
 from ..data.preparation import PreparationSettings, prepare
 from ..data.splitting import counting, split_rows
 from ..joints import Dataset, Recording
-from ..models.actuator import ActuatedModel
+from ..models.actuated import friction_of
+from ..models.dynamics import in_precision
 from . import levenberg_marquardt
 from .evaluate import Scores, evaluate
-from .fit import FitResult, in_precision
+from .fit_result import FitResult
 from .objective import Objective, Scale
 from .planning import MOST_PREPARED, MOST_WINDOWS, FitSettings, samples
 from .stages import MarquardtStage
@@ -50,7 +51,7 @@ def refined(
     fit takes, so that one compiled program serves all.
     """
     settings, objective = levenberg_marquardt.MarquardtSettings(), objective or Objective()
-    head = model.actuator.settings if isinstance(model, ActuatedModel) else None
+    head = friction_of(model)
     with jax.enable_x64(True):
         data = samples(training, head)
         rows = np.arange(len(data)) if rows is None else rows
@@ -89,7 +90,7 @@ def without_accelerations(
     stop: threading.Event,
 ) -> tuple[FitResult, tuple[float, float] | None]:
     """Go on with windows over the unfiltered motion; keep what unseen motion likes better."""
-    head = result.model.actuator.settings if isinstance(result.model, ActuatedModel) else None
+    head = friction_of(result.model)
     if head is not None and "load" in head.terms:
         return result, None
     raw = prepare(recording, prepared.unfiltered)

@@ -11,8 +11,8 @@ from jaxtyping import Float, Int
 from ..joints import Dataset, Joints
 from ..models.actuator import Actuator, ActuatorSettings
 from ..models.rigid_body import RigidBody
-from .evaluate import remembered
 from .regression import triangle
+from .remembering import remembered
 from .weak import POINTS, Windows
 
 CHUNK = 1024

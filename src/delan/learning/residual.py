@@ -17,9 +17,10 @@ from ..models.geometry import from_rigid_body
 from ..models.residual import ResidualModel
 from ..models.rigid_body import RigidBody
 from .contest import Entry, in_jax, networks, split
-from .evaluate import memory_of, predict
+from .evaluate import predict
 from .fit import score
 from .planning import FitSettings
+from .remembering import memory_of
 from .training import Progress
 
 

@@ -11,9 +11,9 @@ from typing import Any, Literal
 from jaxtyping import PRNGKeyArray
 
 from ..joints import Dataset
-from ..models.actuator import ActuatedModel
+from ..models.actuated import friction_of
 from .contest import ANCHORS, Contender, Entry, constant, identified, near_urdf, networks
-from .fit import Friction
+from .fit_result import Friction
 from .planning import FitSettings
 from .residual import with_residual
 from .selection import START
@@ -41,7 +41,7 @@ def rivals(
     """Everybody but the chain, which has been trained before if it takes part; the seconds are for all of them."""
     head = START if friction == "auto" else friction
     if chain is not None and friction == "auto":
-        head = chain.model.actuator.settings if isinstance(chain.model, ActuatedModel) else None
+        head = friction_of(chain.model)
     entries, known, limits = [constant(dataset, settings, key=key)], None, settings
     if urdf is not None and not stop.is_set():
         known = identified(dataset, urdf, head, settings, key=key)

@@ -8,7 +8,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from ..joints import Dataset
-from ..models.actuator import ActuatedModel, ActuatorSettings
+from ..models.actuated import ActuatedModel
+from ..models.actuator import ActuatorSettings
 from .friction_trial import FrictionTrial, motor_pairs
 
 START = ActuatorSettings(terms=("viscous", "coulomb", "offset"))

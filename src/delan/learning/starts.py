@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..models.actuator import ActuatedModel
+from ..models.actuated import ActuatedModel, links_of
 from ..models.gauge import settled
 from . import levenberg_marquardt
 from .objective import Data, Objective, Scale, data_loss
@@ -153,7 +153,7 @@ class _Race:
 
 def _settled(model: Any) -> Any:
     """The model with the frames of its chain settled, if that leaves finite numbers."""
-    chain: Any = model.rigid if isinstance(model, ActuatedModel) else model
+    chain: Any = links_of(model)
     try:
         after = settled(chain)
     except np.linalg.LinAlgError:

@@ -15,9 +15,11 @@ from jaxtyping import Array, Float
 
 from ..errors import DataError, SettingsError
 from ..joints import Dataset
-from ..models.actuator import ActuatedModel, Actuator, ActuatorSettings
+from ..models.actuated import ActuatedModel, friction_of
+from ..models.actuator import Actuator, ActuatorSettings
 from ..models.dynamics import DynamicsModel
-from .evaluate import Errors, Scores, remembered
+from .evaluate import Errors, Scores
+from .remembering import remembered
 
 SECONDS, HOP = 0.2, 0.05
 """Length of a window, and from one to the next [s]; windows of 0.4 s and more blur fast motion."""
@@ -129,7 +131,7 @@ def mean_torque(model: DynamicsModel, window: Windows) -> Float[Array, " dof"]:
 def evaluate_windows(model: DynamicsModel, dataset: Dataset) -> Scores:
     """Score a model by the mean torques of windows; nothing is differentiated or filtered."""
     with jax.enable_x64(True):
-        windows = Windows.of(dataset, model.actuator.settings if isinstance(model, ActuatedModel) else None)
+        windows = Windows.of(dataset, friction_of(model))
         predicted = np.asarray(_predict(model, windows))
     true = np.asarray(windows.tau)
     return Scores(Errors.of(predicted, true, true.var(axis=0)), {}, None, None, len(windows))

@@ -11,7 +11,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..errors import ModelError
 from ..joints import Joints
-from .actuator import ActuatedModel, Actuator, ActuatorSettings
+from .actuated import ActuatedModel
+from .actuator import Actuator, ActuatorSettings
 from .chain import LagrangianChain, LagrangianChainSettings
 from .dynamics import Normalisation
 from .feed_forward import FeedForwardNetwork, FeedForwardSettings

@@ -129,6 +129,12 @@ def trainable(model: Any) -> tuple[Any, Any]:
     return eqx.partition(model, eqx.is_inexact_array, is_leaf=lambda node: isinstance(node, Normalisation))
 
 
+def in_precision(model: Any) -> Any:
+    """The model with its numbers in the precision that holds here, float64 inside `jax.enable_x64`."""
+    weights, rest = eqx.partition(model, eqx.is_inexact_array)
+    return eqx.combine(jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf), float), weights), rest)
+
+
 def require_same_joints(joints: Joints, dataset: Dataset) -> None:
     """Refuse to join the joints of a model with data of other joints."""
     problem = _difference(joints.kinds, dataset.joints.kinds)

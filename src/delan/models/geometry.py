@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from ..errors import ModelError
 from ..joints import Body, Joints
-from .actuator import ActuatedModel
+from .actuated import ActuatedModel, links_of
 from .chain import LagrangianChain, LagrangianChainSettings
 from .gauge import Matrix, Point, numpy_links, settled, with_third_column
 from .rigid_body import RigidBody
@@ -104,7 +104,7 @@ def learned_arm(model: Any) -> LearnedArm:
 
 def _chain_of(model: Any) -> LagrangianChain:
     model = bare(model)
-    chain = model.rigid if isinstance(model, ActuatedModel) else model
+    chain = links_of(model)
     if not isinstance(chain, LagrangianChain):
         raise ModelError(f"a {type(chain).__name__} has no geometry to read; fit a chain (model='chain')")
     return chain

@@ -6,7 +6,8 @@ import equinox as eqx
 
 from ..errors import ModelError
 from ..joints import Joints
-from .actuator import ActuatedModel, Actuator, Memory
+from .actuated import ActuatedModel
+from .actuator import Actuator, Memory
 from .dynamics import DynamicsModel, Vector, VectorResult
 from .feed_forward import FeedForwardNetwork
 

@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from ..drawing import JOINT_COLOURS, LEARNED, RIVAL, drawing
 from ..joints import Dataset
 from ..learning.evaluate import predict
-from ..models.actuator import ActuatedModel, Actuator
+from ..models.actuated import ActuatedModel
+from ..models.actuator import Actuator
 from ..models.dynamics import DynamicsModel, InverseDynamics
 from ..models.rigid_body import RigidBody
 from .log_figures import WIDTH, Foretold, dots, force_unit, length_unit, plain_numbers, spread_rows

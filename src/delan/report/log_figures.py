@@ -14,9 +14,10 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from ..drawing import INK, LEARNED, RIVAL, drawing, truth_line
 from ..joints import Dataset, Joints, TorqueComponents
-from ..learning.evaluate import memory_of, predict
+from ..learning.evaluate import predict
 from ..learning.intervals import runs_of
 from ..learning.preparing import CutoffTrial
+from ..learning.remembering import memory_of
 from ..models.dynamics import DynamicsModel, InverseDynamics
 from ..models.trust import TrustedModel
 
