@@ -272,3 +272,9 @@ def test_a_tree_is_learned():
     body = rigid(bodies)
     result = fit(swung(body, limits, range(6), samples=600), LagrangianChainSettings(parents))
     assert evaluate(result.model, swung(body, limits, [50]), rollouts=False).torque.nmse_mean < 1e-7
+
+
+def test_runs_of_a_tree():
+    """One for a serial arm; another begins where a joint hangs on an earlier one."""
+    assert Tree((-1, 0, 1, 2), (False,) * 4).runs == ((0, 4),)
+    assert Tree((-1, 0, 0, 2, -1), (False,) * 5).runs == ((0, 2), (2, 4), (4, 5))
