@@ -174,7 +174,18 @@ def test_degrees_in_a_name_are_believed(tmp_path):
         made[f"pos_{joint} [deg]"] = np.degrees(data["q"][:, joint])
         made[f"vel_{joint} [rad/s]"] = data["qd"][:, joint]
         made[f"torque_{joint} [Nm]"] = data["tau"][:, joint]
-    same(read_log(table(tmp_path / "a.csv", made)), data, close=1e-12)
+    path = table(tmp_path / "a.csv", made)
+    same(read_log(path), data, close=1e-12)
+    same(read_log(path, LogOptions(map={"q": "pos_{} [deg]"})), data, close=1e-12)
+
+
+def test_degrees_in_a_name_that_only_its_owner_knows_are_believed(tmp_path):
+    data = motion()
+    for name in ("drive {} [deg]", "driveDeg{}"):
+        made = {"t": data["t"]} | {f"tau{joint}": data["tau"][:, joint] for joint in range(3)}
+        made |= {name.format(joint): np.degrees(data["q"][:, joint]) for joint in range(3)}
+        recording = read_log(table(tmp_path / "a.csv", made), LogOptions(map={"q": name}))
+        np.testing.assert_allclose(recording.q, data["q"], rtol=0, atol=1e-12)
 
 
 def test_mapped_columns_arrays_and_headerless_files(tmp_path):

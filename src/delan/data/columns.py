@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..errors import DataError
 from ..joints import COMPONENTS, SHAPE_REMEDY, Joints
-from .column_names import ColumnName, parse_name
+from .column_names import ColumnName, parse_name, says_degrees
 from .column_questions import ask_for, ask_for_joint, ask_for_joints, ask_which, listed, refuse_pattern
 from .formats.sheet import Sheet
 from .log_options import QUANTITIES, REQUIRED, LogOptions
@@ -84,7 +84,10 @@ def find_columns(sheet: Sheet, options: LogOptions) -> Layout:
 def _group(sheet: Sheet, options: LogOptions, parsed: Mapping[str, ColumnName], quantity: str) -> Group | None:
     patterns = options.patterns(quantity)
     if patterns is not None:
-        return _mapped(sheet, quantity, patterns) if patterns else None
+        if not patterns:
+            return None
+        group = _mapped(sheet, quantity, patterns)
+        return replace(group, degrees=any(says_degrees(name) for name in group.columns.values()))
     own = _own(sheet, quantity)
     if own is not None or quantity in COMPONENTS:
         return own
