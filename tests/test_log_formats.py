@@ -167,6 +167,14 @@ def test_options_turn_units_signs_and_currents_and_pick_joints(tmp_path):
     np.testing.assert_array_equal(turned.tau, logged["current"])
 
 
+def test_a_gain_is_of_the_columns_that_were_mapped(tmp_path):
+    data = motion()
+    path = write_npz(tmp_path / "a.npz", {**data, "amps": 3 * data["tau"], "current": 2 * data["tau"]})
+    for mapped, factor in [({}, 2), ({"tau": "amps"}, 3), ({"tau": "amps", "current": "current"}, 2)]:
+        recording = read_log(path, LogOptions(map=mapped, gain=(0.5,)))
+        np.testing.assert_array_equal(recording.tau, 0.5 * factor * data["tau"])
+
+
 def test_degrees_in_a_name_are_believed(tmp_path):
     data = motion()
     made = {"t": data["t"]}

@@ -140,9 +140,11 @@ def _existing(sheet: Sheet, quantity: str, name: str) -> str:
 
 
 def _torque_or_current(sheet: Sheet, options: LogOptions, groups: dict[str, Group]) -> dict[str, Group]:
-    """With a gain the torque comes from the current where one is logged; without, a current is no torque."""
+    """With a gain the torque comes from the current where one is logged and no other column is mapped to it; without,
+    a current is no torque."""
     current = groups.pop("current", None)
-    if options.gain is not None and current is not None:
+    chosen = options.patterns("tau") is None or bool(options.patterns("current"))
+    if options.gain is not None and current is not None and chosen:
         return {**groups, "tau": current}
     if current is not None and "tau" not in groups:
         problem = f"holds currents ({listed(current.columns.values())}) and no torques"
