@@ -4,6 +4,8 @@ import tracemalloc
 from pathlib import Path
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 from rosbags.rosbag2 import StoragePlugin
 
@@ -367,6 +369,16 @@ def test_a_log_that_is_not_sound_can_be_read_to_be_looked_at(tmp_path):
     recording = read_log(path, sound=False)
     assert np.flatnonzero(np.isnan(recording.tau[:, 2])).tolist() == [2, 4]
     assert sum(len(piece.t) for piece in stream_log(path, rows=9, sound=False)) == 60
+
+
+@pytest.mark.parametrize(("spoiled", "got"), [(None, "none"), ([1.0, 2.0], "2")])
+def test_a_list_that_lacks_joints_is_told_by_its_row(spoiled, got, tmp_path):
+    data = motion()
+    lists = {name: values.tolist() for name, values in data.items()}
+    lists["q"][40] = spoiled
+    pyarrow.parquet.write_table(pyarrow.table(lists), tmp_path / "a")
+    with pytest.raises(DataError, match=rf"column q, row 40: expected a list of 3 numbers, got {got}; mend the row"):
+        list(stream_log(tmp_path / "a", rows=7))
 
 
 def test_a_stream_finds_time_that_runs_back_between_pieces(tmp_path):
