@@ -356,6 +356,18 @@ def test_torques_and_currents_from_a_topic_beside_the_states(rows, tmp_path):
         read_log(write_bag(tmp_path / "without", data, beside="/strange"))
 
 
+def test_topics_that_may_be_one_quantity_are_asked_for(tmp_path):
+    data = motion()
+    path = write_bag(tmp_path / "torques", data, beside=("/left/torque", "/right/torque"))
+    with pytest.raises(DataError, match=r"several topics may hold tau: .*; say which by --map tau=TOPIC"):
+        read_log(path)
+    assert len(read_log(path, LogOptions(map={"tau": "/right/torque"})).t) == 60
+    path = write_bag(tmp_path / "currents", data, beside=("/joint_torques", "/left/current", "/right/current"))
+    assert len(read_log(path).t) == 60  # nobody asks for currents where torques are
+    with pytest.raises(DataError, match=r"several topics may hold current: .*; say which by --map current=TOPIC"):
+        read_log(path, LogOptions(gain=(0.1,)))
+
+
 def test_a_log_that_is_not_sound_can_be_read_to_be_looked_at(tmp_path):
     path = write_csv(tmp_path / "a.csv", motion())
     lines = path.read_text().splitlines()

@@ -38,11 +38,14 @@ def _is_log(path: Path) -> bool:
     return head.startswith((recording_file.MAGIC, columnar.MAGIC)) or _array_form(head) is not None or bags.is_bag(head)
 
 
-def open_log(path: Path, *, mapped: Mapping[str, tuple[str, ...]], gaps: bool = False) -> list[Sheet]:
-    """The sheets of a log, given what was mapped of it; with `gaps` empty cells of a table are no errors."""
+def open_log(
+    path: Path, *, mapped: Mapping[str, tuple[str, ...]], currents: bool = False, gaps: bool = False
+) -> list[Sheet]:
+    """The sheets of a log, given what was mapped of it and whether torques are to be made of currents; with `gaps`
+    empty cells of a table are no errors."""
     source = str(path)
     if path.is_dir():
-        return bags.read_bag(path, mapped)
+        return bags.read_bag(path, mapped, currents=currents)
     head = _head(path)
     if not head:
         raise DataError(source, f"the file is empty; {_FORMS}")
@@ -54,7 +57,7 @@ def open_log(path: Path, *, mapped: Mapping[str, tuple[str, ...]], gaps: bool = 
     if head.startswith(columnar.MAGIC):
         return columnar.read_columnar(path)
     if bags.is_bag(head):
-        return bags.read_bag(path, mapped)
+        return bags.read_bag(path, mapped, currents=currents)
     names = {name for patterns in mapped.values() for name in patterns}
     form = _array_form(head)
     if form == "npz":
