@@ -169,6 +169,16 @@ def repeated(*motions: int, noise: float = 1e-3) -> Dataset:
     )
 
 
+@pytest.mark.parametrize("count", [8, 60])
+def test_a_motion_too_short_to_be_parted_is_refused(count):
+    """Its runs would be shorter than a row, or so near each other that nothing is left beside them."""
+    dataset = repeated(0)
+    assert dataset.counted is not None
+    dataset.counted[count:] = False
+    with pytest.raises(DataError, match=rf"{count} samples are too few to hold out a share of 0\.25; record more"):
+        hold_out(dataset, 0.25, key=jax.random.key(0))
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_repeats_of_a_motion_stay_on_one_side(seed):
     motions = (0, 1, 0, 2, 1, 0, 3)
