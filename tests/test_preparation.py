@@ -92,6 +92,18 @@ def test_a_gap_cuts_and_a_lost_packet_does_not():
     assert np.abs(np.diff(dataset.t) - 1 / RATE).max() < 1e-9
 
 
+def test_a_gap_beside_logged_rates_cuts_nothing_and_none_is_told():
+    whole = recorded()
+    gap = kept(whole, (whole.t < 5.0) | (whole.t > 5.5))
+    rates = prepare(gap)
+    assert rates.preparation is not None
+    assert rates.preparation.cuts == {"gaps": 1}
+    dataset = prepare(replace(gap, qd=rates.qd, qdd=rates.qdd))
+    assert dataset.preparation is not None
+    assert not dataset.preparation.cuts
+    assert dataset.trajectories == (0,)
+
+
 def test_repeated_rows_are_dropped():
     whole = recorded()
     again = replace(whole, q=whole.q.copy(), tau=whole.tau.copy())

@@ -201,7 +201,8 @@ class Preparation:
         delay: by which the torques came late and were moved back [s].
         velocity, acceleration: `logged` or `differentiated`.
         rows: of the recording; samples: that are left of them to learn from.
-        dropped: rows left out, by why: repeated, resting, at the ends of the filter, between samples.
+        dropped: rows left out, by why: in stretches too short to filter, repeated, resting, at the ends of the filter,
+            between samples.
         cuts: how often a trajectory was cut, by why: gaps and pauses.
         excerpt: which rows of a log the recording was; None: all of them.
     """

@@ -126,7 +126,9 @@ def _as_logged(
     """Every row as it is; what was not logged is differentiated inside each stretch."""
     qd, qdd = recording.qd, recording.qdd
     trajectory = recording.trajectory
-    if qd is None or qdd is None:
+    if qd is not None and qdd is not None:
+        cuts = {}  # nothing is differentiated across a gap, so no trajectory is cut there
+    else:
         qd, qdd = np.empty_like(recording.q), np.empty_like(recording.q)
         trajectory = trajectory if not cuts["gaps"] else np.empty_like(trajectory)
         for number, piece in enumerate(pieces):
