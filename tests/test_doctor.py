@@ -147,6 +147,25 @@ def test_nothing_is_asked_for_that_a_fit_does_by_itself(name):
     assert "next time" in told.remedy
 
 
+@pytest.mark.parametrize("name", ["gap", "jitter"])
+def test_faults_of_time_are_told_in_seconds_whatever_the_log_counts(name):
+    log = fault(name, clean("two-link"), 0).recording
+    told = {}
+    for scale in (1.0, 1e3, 1e6):
+        (found,) = (one for one in examine(replace(log, t=scale * log.t)) if one.kind == name)
+        told[scale] = found.text
+    assert " 0.01 s" in told[1.0]
+    assert set(told.values()) == {told[1.0]}
+
+
+def test_trajectories_of_other_rates_are_told_in_hertz_whatever_the_log_counts():
+    log = clean("two-link")
+    slow = rows_of(log, (log.trajectory > 0) | (np.arange(len(log.t)) % 2 == 0))
+    for scale in (1.0, 1e3):
+        (found,) = (one for one in examine(replace(slow, t=scale * slow.t)) if one.kind == "mixed_rates")
+        assert "trajectories at 50 to 100 Hz" in found.text
+
+
 def test_repeated_rows_beside_logged_accelerations_are_to_be_dropped():
     log = fault("same rows", clean("wam4"), 1).recording
     (told,) = (one for one in examine(replace(log, qdd=np.gradient(log.q, axis=0))) if one.kind == "duplicate")

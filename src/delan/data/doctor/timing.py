@@ -112,6 +112,12 @@ class _Faults:
         return float(np.median([step for _, step in self.usual])) if self.usual else 0.0
 
     @property
+    def scale(self) -> float:
+        """Time units a second, told by the usual step alone."""
+        step = self.step / SLOWEST_STEP
+        return 1.0 if step < 1 else float(10.0 ** (3 * min(3, 1 + np.floor(np.log10(step) / 3))))
+
+    @property
     def wobble(self) -> float:
         total = sum(count for _, count in self.wobbles)
         return float(np.sqrt(sum(one**2 * count for one, count in self.wobbles) / total)) if total else 0.0
@@ -130,7 +136,7 @@ def examine_time(recording: Recording) -> Timing:
     for start, step in faults.usual:
         if abs(step - faults.usual[0][1]) > MIXED_SHARE * faults.usual[0][1]:
             faults.mixed[start : _end(bounds, start)] = True
-    scale = _scale(faults.step)
+    scale = faults.scale
     found = [*_order(recording, faults), *_gaps(recording, faults), *_rates(recording, faults), *_jitter(faults)]
     if scale != 1.0:
         found.append(_unit(faults.step, scale))
@@ -139,11 +145,6 @@ def examine_time(recording: Recording) -> Timing:
 
 def _end(bounds: np.ndarray, start: int) -> int:
     return int(bounds[np.searchsorted(bounds, start, side="right")])
-
-
-def _scale(step: float) -> float:
-    """Time units a second, told by the usual step alone."""
-    return 1.0 if step < SLOWEST_STEP else float(10.0 ** (3 * min(3, 1 + np.floor(np.log10(step / SLOWEST_STEP) / 3))))
 
 
 def _order(recording: Recording, faults: _Faults) -> list[Finding]:
@@ -174,13 +175,14 @@ def _gaps(recording: Recording, faults: _Faults) -> list[Finding]:
         return []
     lengths = recording.t[rows] - recording.t[rows - 1]
     lost = int(np.sum(np.maximum(np.round(lengths / faults.step) - 1, 1)))
-    longest = 1e3 * bridged(faults.step / _scale(faults.step))
+    step, seconds = faults.step / faults.scale, lengths / faults.scale
+    longest = 1e3 * bridged(step)
     does = (
         f"bridges gaps of up to {longest:.3g} ms and cuts the motion at longer ones"
         if recording.qdd is None
         else "takes the logged accelerations and differentiates nothing across a gap"
     )
-    largest = f"the largest is {lengths.max():.4g} s before row {rows[np.argmax(lengths)]}"
+    largest = f"the largest is {seconds.max():.4g} s before row {rows[np.argmax(lengths)]}"
     return [
         Finding(
             kind="gap",
@@ -189,7 +191,7 @@ def _gaps(recording: Recording, faults: _Faults) -> list[Finding]:
             trajectory=int(recording.trajectory[rows[0]]),
             rows=spans(faults.gap),
             text=f"{plural(len(rows), 'gap')}, about {plural(lost, 'sample')} lost; {largest}, "
-            f"the usual step {faults.step:.4g} s",
+            f"the usual step {step:.4g} s",
             remedy=f"nothing by hand: `delan fit` {does}; next time, give the logger a buffer, so that no sample "
             "is lost",
         )
@@ -199,7 +201,7 @@ def _gaps(recording: Recording, faults: _Faults) -> list[Finding]:
 def _rates(recording: Recording, faults: _Faults) -> list[Finding]:
     if not faults.mixed.any():
         return []
-    rates = sorted({float(f"{1 / step:.3g}") for _, step in faults.usual})
+    rates = sorted({float(f"{faults.scale / step:.3g}") for _, step in faults.usual})
     told = f"trajectories at {rates[0]:g} to {rates[-1]:g} Hz" if len(rates) > 1 else "steps of other lengths inside"
     return [
         Finding(
@@ -222,7 +224,7 @@ def _jitter(faults: _Faults) -> list[Finding]:
             kind="jitter",
             severity="warning" if faults.wobble > JITTER_HARM else "note",
             column="t",
-            text=f"steps scatter by {faults.wobble:.0%} of the usual {faults.step:.4g} s",
+            text=f"steps scatter by {faults.wobble:.0%} of the usual {faults.step / faults.scale:.4g} s",
             remedy="stamp samples where they are taken; if the robot samples evenly, replace t by even steps",
         )
     ]
