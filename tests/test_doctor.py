@@ -15,7 +15,9 @@ from typer.testing import CliRunner
 from delan.data.doctor import Finding, examine
 from delan.data.doctor.coverage import reversals
 from delan.data.doctor.finding import WHY, spans
+from delan.data.doctor.lag import harm
 from delan.data.doctor.levels import quantum
+from delan.data.doctor.motion import Motion
 from delan.data.doctor.values import columns_of
 from delan.data.preparation import PreparationSettings, prepare
 from delan.interfaces.cli import app
@@ -279,6 +281,26 @@ def test_findings_are_sorted_and_say_all():
         assert set(told) == {
             *("kind", "severity", "joint", "column", "trajectory", "rows", "text", "why", "remedy"),
         }
+
+
+def test_a_delay_is_weighed_by_slopes_that_cross_no_seam():
+    ramps = np.tile(np.linspace(0, 1, 50), 4)  # of one slope in each stretch: no delay can be seen in them
+    table = ramps[:, None]
+    motion = Motion(
+        t=0.1 * np.arange(200),
+        q=table,
+        speed=table,
+        acceleration=table,
+        logged={},
+        stretch=np.repeat(np.arange(4), 50),
+        row=np.arange(200),
+        step=0.1,
+        period=0.1,
+        cutoff=1.0,
+    )
+    assert harm(motion, ramps, 0.2) == pytest.approx(0, abs=1e-12)
+    wave = np.sin(motion.t)
+    assert harm(motion, wave, 0.2) == pytest.approx(0.2, rel=0.03)
 
 
 def test_small_tools():

@@ -7,7 +7,7 @@ import numpy as np
 
 from ...joints import Joints
 from .finding import Finding, spread
-from .lag import Lag, best_lag, misfit
+from .lag import Lag, best_lag, harm, misfit
 from .motion import Motion
 from .values import Columns
 
@@ -216,8 +216,8 @@ def _stranger(motion: Motion, truth: np.ndarray, name: str, compared: Agreement)
 
 
 def _late(motion: Motion, real: np.ndarray, name: str, joint: int, lag: Lag) -> Finding | None:
-    harm = abs(lag.seconds) * float(np.std(np.gradient(real, motion.step)) / np.std(real))
-    if harm < LAG_HARM or abs(lag.seconds) < LAG_SURE * lag.error or lag.gain < LAG_GAIN:
+    wrong = harm(motion, real, lag.seconds)
+    if wrong < LAG_HARM or abs(lag.seconds) < LAG_SURE * lag.error or lag.gain < LAG_GAIN:
         return None
     size, word = f"{1e3 * abs(lag.seconds):.3g} ms", "late" if lag.seconds > 0 else "early"
     return Finding(
@@ -225,6 +225,6 @@ def _late(motion: Motion, real: np.ndarray, name: str, joint: int, lag: Lag) -> 
         severity="warning",
         joint=joint,
         column=name,
-        text=f"comes {size} {word} against the positions, which makes it wrong by {harm:.0%} of its size",
+        text=f"comes {size} {word} against the positions, which makes it wrong by {wrong:.0%} of its size",
         remedy=f"leave {name} out (--map {name}=) and have it computed, or shift it by {size}",
     )

@@ -68,6 +68,12 @@ def best_lag(misfit: Misfit) -> Lag | None:
     return Lag(_minimum(delays, total), error, 1 - then / now if now > 0 else 0.0, then)
 
 
+def harm(motion: Motion, values: Float[np.ndarray, " samples"], seconds: float) -> float:
+    """How wrong a delay makes a signal, as a share of its deviation; its slope is taken inside each stretch."""
+    slopes = [np.gradient(values[rows], motion.step) for rows in motion.stretches if rows.stop - rows.start > 1]
+    return abs(seconds) * float(np.std(np.concatenate(slopes)) / np.std(values))
+
+
 def _shifted(
     motion: Motion, signal: Float[np.ndarray, " samples"], delays: Float[np.ndarray, " delays"]
 ) -> Float[np.ndarray, "samples delays"]:
