@@ -241,7 +241,8 @@ class Dataset:
     def __post_init__(self) -> None:
         _require_shapes(self, {"q": self.q, "qd": self.qd, "qdd": self.qdd, "tau": self.tau, **self.truth})
         if self.counted is not None and self.counted.shape != self.t.shape:
-            raise DataError(self.source, f"counted has shape {self.counted.shape}; expected {self.t.shape}")
+            problem = f"expected shape (time,) = {self.t.shape}, got {self.counted.shape}; give one mark a time stamp"
+            raise DataError(self.source, problem, column="counted")
 
     def __len__(self) -> int:
         return len(self.t)

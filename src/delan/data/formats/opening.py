@@ -1,5 +1,6 @@
 """Open a log, whatever its form: the form is told by what the file holds, not by how it is called."""
 
+import csv
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -66,7 +67,10 @@ def open_log(
         return matlab.read_matlab(path, names)
     if form == "hdf5":
         return hierarchy.read_hierarchy(path, names)
-    return table.read_table(path, gaps=gaps)
+    try:
+        return table.read_table(path, gaps=gaps)
+    except (UnicodeError, csv.Error) as error:
+        raise DataError(source, f"is of no form that is read, nor text ({error}); {_FORMS}") from None
 
 
 def _head(path: Path) -> bytes:
