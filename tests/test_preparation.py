@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from delan.data.preparation import PreparationSettings, prepare
+from delan.data.smoothing import stride
 from delan.data.splitting import hold_out, split_rows
 from delan.errors import DataError, SettingsError
 from delan.joints import Dataset, Joints, Recording
@@ -61,6 +62,13 @@ def test_it_says_what_it_did():
     assert dataset.counted is not None
     every = np.diff(np.flatnonzero(dataset.counted))
     assert set(every) == {10}  # ten a period of 5 Hz at 500 Hz
+
+
+def test_rounding_takes_no_row_from_the_stride():
+    """Ten samples a period of the cut-off; rounding makes 1 / (10 f dt) a little less than the whole number it is."""
+    for every in range(1, 50):
+        for step in (0.001, 0.003, 0.007):
+            assert stride(step, 1 / (10 * every * step)) == every
 
 
 def test_a_rest_is_left_out_and_parts_the_trajectory_but_memory_goes_on():

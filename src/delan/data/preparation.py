@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float
 
 from ..errors import DataError, SettingsError
 from ..joints import Dataset, Preparation, Recording
+from . import smoothing
 from .checks import require_sound
 from .doctor.finding import spans
 from .doctor.timing import Stretch, bridged, examine_time
@@ -19,8 +20,6 @@ REST_SECONDS, REST_RANGE = 0.5, 0.002
 """A robot rests while no joint moves by more than this share of its range in so many seconds."""
 REST_MARGIN = 0.1
 """So much of a rest stays with the motions beside it [s]: friction is at its most telling where motion begins."""
-SAMPLES_A_PERIOD = 10
-"""of the cut-off are kept; more would say the same again."""
 EDGE = 1.0
 """Periods of the cut-off at both ends of a motion whose filtered values are guesses."""
 
@@ -204,8 +203,7 @@ def _at(new: np.ndarray, t: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 def stride(recording: Recording, cutoff: float) -> int:
     """One row in so many says all that is left below the cut-off [Hz]."""
-    step = float(np.median(np.diff(recording.t)))
-    return max(1, int(1 / (SAMPLES_A_PERIOD * cutoff * step) + 1e-6))
+    return smoothing.stride(_step(recording.t), cutoff)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...joints import Joints
+from ..checks import RATIO_HARM
 from .finding import Finding, spread
 from .lag import Lag, best_lag, harm, misfit
 from .motion import Motion
@@ -17,8 +18,8 @@ STRANGER = 0.5
 """Less than this share explained, and the two columns do not belong together."""
 SAME_RATIO = 0.03
 """Ratios that differ by less than this share are one."""
-RATIO_SEEN, RATIO_HARM = 1.1, 3.0
-"""A ratio beyond the first is warned of; beyond the second, which no calibration explains, a fit refuses the log."""
+RATIO_SEEN = 1.1
+"""A ratio beyond this is warned of; beyond `RATIO_HARM` a fit refuses the log."""
 FURTHEST_TURN = 4 * np.pi
 """Joints of arms have end stops: one that goes further than this from zero, or to and fro, tells degrees [rad]."""
 FASTEST_TURN = 30.0

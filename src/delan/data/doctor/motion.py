@@ -7,7 +7,7 @@ import numpy as np
 import scipy
 from jaxtyping import Float
 
-from ..smoothing import ORDER
+from ..smoothing import HIGHEST_CUTOFF, ORDER, stride
 from .timing import Stretch
 from .values import Columns
 
@@ -17,10 +17,6 @@ MOTION_ENERGY = 0.995
 """Motion is what lies below the frequency that holds this share of the positions' energy,"""
 BANDWIDTHS = 4.0
 """and the filter lets so many times that frequency pass: torques of a sine hold its harmonics."""
-HIGHEST_CUTOFF = 0.2
-"""of the sampling rate at most: higher, differences are no derivatives."""
-SAMPLES_A_PERIOD = 10
-"""of the cut-off are kept; more would say the same again."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +72,7 @@ def filtered(t: Float[np.ndarray, " time"], columns: Columns, stretches: tuple[S
     if not even:
         return None
     cutoff = cutoff_of([one[1]["q"] for one in even], step)
-    every = max(1, int(1 / (SAMPLES_A_PERIOD * cutoff * step)))
+    every = stride(step, cutoff)
     parts = []
     for index, (times, signals, nearest) in enumerate(even):
         part = _derived(times, signals, step, cutoff)

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...joints import Recording
+from ..checks import MIXED_SHARE, ODD_STEP, OTHER_RATE
 from .finding import Finding, Kind, plural, spans
 
-ODD_STEP = 0.45
-"""A step that differs from the usual one by more than this share is of another rate (nearly as `checks` has it)."""
-MIXED_SHARE = 0.1
-"""More odd steps than this share of a trajectory are a second rate and no accidents (as `checks` has it)."""
+ODD = 0.9 * ODD_STEP
+"""A step that differs from the usual one by more than this share is odd: a little less than what a fit refuses."""
 GAP = 1.75
 """A step so many times the usual one has lost a sample: one lost sample makes 2, jitter seldom makes 1.75."""
 GAP_SPREADS = 8.0
@@ -87,13 +86,13 @@ class _Faults:
         steps = np.diff(t)
         good = steps[np.isfinite(steps) & (steps > 0)]
         step = float(np.median(good)) if len(good) else 0.0
-        odd = np.abs(good - step) > ODD_STEP * step
+        odd = np.abs(good - step) > ODD * step
         even = good[~odd]
         wobble = float(np.std(even) / step) if len(even) > 1 else 0.0
         rest = slice(start + 1, end)
         self.back[rest], self.again[rest] = steps < 0, steps == 0
         if np.count_nonzero(odd) > MIXED_SHARE * len(good):
-            self.mixed[rest], wobble = np.abs(steps - step) > ODD_STEP * step, 0.0
+            self.mixed[rest], wobble = np.abs(steps - step) > ODD * step, 0.0
         else:
             self.gap[rest] = steps > step * max(GAP, 1 + GAP_SPREADS * wobble)
             self.gap[start + 2 : end] &= ~self.again[start + 1 : end - 1]  # a repeated time makes the next step long
@@ -134,7 +133,7 @@ def examine_time(recording: Recording) -> Timing:
         for piece in faults.judge(start, end)
     ]
     for start, step in faults.usual:
-        if abs(step - faults.usual[0][1]) > MIXED_SHARE * faults.usual[0][1]:
+        if abs(step - faults.usual[0][1]) > OTHER_RATE * faults.usual[0][1]:
             faults.mixed[start : _end(bounds, start)] = True
     scale = faults.scale
     found = [*_order(recording, faults), *_gaps(recording, faults), *_rates(recording, faults), *_jitter(faults)]
