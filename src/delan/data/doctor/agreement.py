@@ -9,8 +9,8 @@ from ...joints import Joints
 from ..checks import RATIO_HARM
 from .finding import Finding, spread
 from .lag import Lag, best_lag, harm, misfit
+from .levels import Columns
 from .motion import Motion
-from .values import Columns
 
 FOLLOWS = 0.8
 """Share of a column's variance that the other must explain for their ratio to mean something."""

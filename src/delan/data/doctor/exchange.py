@@ -9,9 +9,9 @@ from jaxtyping import Float
 
 from .agreement import FOLLOWS, RATIO_SEEN, Agreement, compare
 from .finding import Finding, plural
+from .levels import Columns
 from .motion import filtered
 from .timing import Stretch
-from .values import Columns
 
 NAMES = ("q", "qd", "tau")
 MUCH_BETTER = 0.5

@@ -1,15 +1,12 @@
 """Values that cannot be: no numbers, spikes, angles that jump by a turn; told of, and mended for what follows."""
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 
 from ...joints import Joints, Recording
 from .finding import Finding, plural, spans
-from .levels import quantum, steps_of
+from .levels import Column, Columns, quantum, steps_of
 from .timing import Stretch
-
-Column = Float[np.ndarray, " time"]
-Columns = dict[str, Float[np.ndarray, "time dof"]]
 
 ABSURD = 1e12
 """No robot turns so far or pulls so hard, in whatever unit: fill values of loggers are taken for missing numbers."""

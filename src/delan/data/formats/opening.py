@@ -1,12 +1,12 @@
 """Open a log, whatever its form: the form is told by what the file holds, not by how it is called."""
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...errors import DataError
-from ...joints import COMPONENTS
 from .. import recording_file
+from ..log_parts import columns_of
 from . import archive, bags, columnar, hierarchy, matlab, table
 from .sheet import Field, Pieces, Sheet
 
@@ -95,15 +95,10 @@ def _array_form(head: bytes) -> str | None:
 def _own(path: Path) -> Sheet:
     """The sheet of a recording that we wrote."""
     recording = recording_file.read_recording_file(path)
-    columns = {name: getattr(recording, name) for name in ("t", "q", "qd", "qdd", "tau", "trajectory")}
-    columns |= {name: recording.truth.get(name) for name in COMPONENTS}
-    held = {name: values for name, values in columns.items() if values is not None}
+    held = columns_of(recording)
 
     def pieces(wanted: Sequence[str], rows: int) -> Pieces:
-        return _slices(len(recording.t), rows, wanted)
-
-    def _slices(length: int, rows: int, wanted: Sequence[str]) -> Iterator[dict]:
-        for start in range(0, length, rows):
+        for start in range(0, len(recording.t), rows):
             yield {name: held[name][start : start + rows] for name in wanted}
 
     return Sheet(
