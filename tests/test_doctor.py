@@ -293,7 +293,6 @@ def test_a_delay_is_weighed_by_slopes_that_cross_no_seam():
         acceleration=table,
         logged={},
         stretch=np.repeat(np.arange(4), 50),
-        row=np.arange(200),
         step=0.1,
         period=0.1,
         cutoff=1.0,

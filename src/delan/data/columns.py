@@ -197,17 +197,18 @@ def _joints(sheet: Sheet, options: LogOptions, groups: dict[str, Group]) -> Join
     elif group.style == "listed":
         dof = len(group.columns)
     else:
-        numbers = [
-            n for each in groups.values() if each.style == "numbered" for n in each.columns if isinstance(n, int)
-        ]
-        dof = max(numbers) + 1 - _base(groups)
+        dof = max(_numbers(groups)) + 1 - _base(groups)
     return sheet.joints if sheet.joints is not None and sheet.joints.dof == dof else Joints.revolute(dof)
 
 
 def _base(groups: Mapping[str, Group]) -> int:
     """Whether the numbers of the joints begin with 0 or 1."""
-    numbered = [n for each in groups.values() if each.style == "numbered" for n in each.columns if isinstance(n, int)]
-    return min(1, *numbered, 1) if numbered else 0
+    return min([1, *_numbers(groups)])
+
+
+def _numbers(groups: Mapping[str, Group]) -> list[int]:
+    """The numbers of joints in the names of columns."""
+    return [n for each in groups.values() if each.style == "numbered" for n in each.columns if isinstance(n, int)]
 
 
 def _places(sheet: Sheet, groups: Mapping[str, Group], joints: Joints) -> dict[str, tuple[str, ...]]:
@@ -252,7 +253,7 @@ def _require_shapes(
     if trajectory is not None and fields[trajectory].shape != (rows,):
         problem = f"expected one label a time stamp, shape {(rows,)}, got {fields[trajectory].shape}"
         raise DataError(sheet.source, problem, column=trajectory)
-    for quantity, names in places.items():
+    for names in places.values():
         for name in names:
             shape = fields[name].shape
             single = len(names) > 1 or (dof == 1 and len(shape) == 1 and sheet.loose)
@@ -260,4 +261,4 @@ def _require_shapes(
             if shape != wanted:
                 what = "(time,)" if len(wanted) == 1 else "(time, dof)"
                 problem = f"expected shape {what} = {wanted}, got {shape}; {SHAPE_REMEDY}"
-                raise DataError(sheet.source, problem, column=name if quantity != name else quantity)
+                raise DataError(sheet.source, problem, column=name)

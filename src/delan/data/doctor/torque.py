@@ -80,7 +80,7 @@ def examine_torque(motion: Motion, joints: Joints, silent: frozenset[int]) -> li
             found.append(_sign(told, joint))
         else:
             friction[joint] = told
-    return found + _friction(friction, joints)
+    return found + _friction(friction)
 
 
 def anything(motion: Motion, alive: list[int]) -> Float[np.ndarray, "samples features"]:
@@ -142,7 +142,7 @@ def _sign(told: JointTorque, joint: int) -> Finding:
     )
 
 
-def _friction(told: dict[int, JointTorque], joints: Joints) -> list[Finding]:
+def _friction(told: dict[int, JointTorque]) -> list[Finding]:
     """For each joint, whether its torque depends on the direction of motion."""
     found = []
     for joint, one in told.items():
