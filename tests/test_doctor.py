@@ -18,7 +18,7 @@ from delan.data.doctor.finding import WHY, spans
 from delan.data.doctor.lag import harm
 from delan.data.doctor.levels import quantum
 from delan.data.doctor.motion import Motion
-from delan.data.doctor.values import columns_of
+from delan.data.doctor.values import measured_columns
 from delan.data.preparation import PreparationSettings, prepare
 from delan.interfaces.cli import app
 from delan.joints import Joints, Recording
@@ -95,7 +95,7 @@ def test_exchanged_columns_are_one_error_with_its_cure(arm, one, other):
 @pytest.mark.parametrize("factor", [-1.0, 57.3, 0.01])
 def test_velocities_of_another_unit_or_sign_are_not_taken_for_exchanged(arm, factor):
     log = clean(arm, noisy=True)
-    found = serious(examine(replace(log, qd=factor * columns_of(log)["qd"])))
+    found = serious(examine(replace(log, qd=factor * measured_columns(log)["qd"])))
     assert {finding.kind for finding in found} == {"sign" if factor < 0 else "units"}
 
 
@@ -103,7 +103,7 @@ def test_velocities_of_another_unit_or_sign_are_not_taken_for_exchanged(arm, fac
 def test_positions_alone_in_degrees_are_one_error_with_its_cure(tmp_path, size):
     """Those of small motions too, which by themselves could be radians."""
     log = clean("wam4", noisy=True)
-    log = replace(log, q=size * np.degrees(log.q), qd=size * columns_of(log)["qd"])
+    log = replace(log, q=size * np.degrees(log.q), qd=size * measured_columns(log)["qd"])
     found = [one for one in serious(examine(log)) if one.kind != "excitation"]
     assert [(one.kind, one.joint, one.column, one.severity) for one in found] == [("units", None, "q", "error")]
     assert "--degrees --map qd= " in found[0].remedy
@@ -126,7 +126,7 @@ def test_the_cure_of_exchanged_columns_cures(tmp_path, table):
     if table:
         columns = {"t": log.t, "trajectory": log.trajectory}
         columns |= {
-            f"{name}{joint}": values[:, joint] for name, values in columns_of(log).items() for joint in range(4)
+            f"{name}{joint}": values[:, joint] for name, values in measured_columns(log).items() for joint in range(4)
         }
         np.savetxt(path, np.stack(list(columns.values()), axis=1), delimiter=",", header=",".join(columns), comments="")
     else:

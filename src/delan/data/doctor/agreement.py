@@ -8,7 +8,7 @@ import numpy as np
 from ...joints import Joints
 from ..checks import RATIO_HARM
 from .finding import Finding, spread
-from .lag import Lag, best_lag, harm, misfit
+from .lag import Lag, best_lag, harm, scan_delays
 from .levels import Columns
 from .motion import Motion
 
@@ -120,7 +120,7 @@ def compare(motion: Motion, truth: np.ndarray, name: str, joint: int) -> Agreeme
     told, real = told - told.mean(), real - real.mean()
     if not (told @ told > 0 and real @ real > 0):
         return None
-    tried = misfit(motion, told, np.stack([np.ones(len(real)), real], axis=1))
+    tried = scan_delays(motion, told, np.stack([np.ones(len(real)), real], axis=1))
     lag = None if tried is None else best_lag(tried)
     explained = _explained(told, real) if lag is None else 1 - lag.left
     # By the ratio of their deviations, what is noise left aside: a delay makes a regression too small.

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .finding import Finding
-from .lag import Lag, best_lag, harm, misfit
+from .lag import Lag, best_lag, harm, scan_delays
 from .motion import Motion
 
 HARM = 0.03
@@ -50,7 +50,7 @@ def examine_delays(motion: Motion, explanations: Mapping[int, Explanation]) -> l
 def _lag(motion: Motion, joint: int, explanation: Explanation) -> Lag | None:
     """A joint's delay, if it is large and sure."""
     tau = motion.logged["tau"][:, joint]
-    tried = misfit(motion, tau, explanation.features)
+    tried = scan_delays(motion, tau, explanation.features)
     lag = None if tried is None else best_lag(tried)
     if lag is None or lag.left > 1 - explanation.enough:
         return None

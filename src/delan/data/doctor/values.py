@@ -36,7 +36,7 @@ NEIGHBOURS = 30
 """Rows on either side that tell what errors are usual nearby."""
 
 
-def columns_of(recording: Recording) -> Columns:
+def measured_columns(recording: Recording) -> Columns:
     """The quantities that were logged, by name."""
     named = {"q": recording.q, "qd": recording.qd, "qdd": recording.qdd, "tau": recording.tau}
     return {name: np.asarray(values, dtype=float) for name, values in named.items() if values is not None}
@@ -45,7 +45,7 @@ def columns_of(recording: Recording) -> Columns:
 def examine_values(recording: Recording, stretches: tuple[Stretch, ...]) -> tuple[list[Finding], Columns]:
     """What is wrong with single values, and the columns without it: filled in, unwound, spikes cut off."""
     found: list[Finding] = []
-    mended = columns_of(recording)
+    mended = measured_columns(recording)
     for name, table in mended.items():
         table = table.copy()
         mended[name] = table
