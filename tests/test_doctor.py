@@ -14,12 +14,13 @@ from typer.testing import CliRunner
 
 from delan.data.doctor import Finding, examine
 from delan.data.doctor.coverage import reversals
-from delan.data.doctor.finding import WHY, spans
+from delan.data.doctor.finding import WHY
 from delan.data.doctor.lag import harm
 from delan.data.doctor.levels import quantum
 from delan.data.doctor.motion import Motion
 from delan.data.doctor.values import measured_columns
 from delan.data.preparation import PreparationSettings, prepare
+from delan.data.stretches import spans
 from delan.interfaces.cli import app
 from delan.joints import Joints, Recording
 from delan.report.doctor import draw_check

@@ -8,8 +8,8 @@ import scipy
 from jaxtyping import Float
 
 from ..smoothing import HIGHEST_CUTOFF, ORDER, stride
+from ..stretches import Stretch
 from .levels import Columns
-from .timing import Stretch
 
 FEWEST_ROWS = 40
 """A shorter stretch has no middle left once the filter's ends are cut away."""
