@@ -10,7 +10,7 @@ import numpy as np
 
 from delan.data.cosines import cosines
 from delan.data.doctor import Finding
-from delan.data.doctor.values import columns_of
+from delan.data.doctor.values import measured_columns
 from delan.joints import JointLimits, Recording, Trajectory
 from delan.models.rigid_body import RigidBody
 from delan.robots.barrett_wam import DRIVE_INERTIA, WAM4, WAM7
@@ -209,7 +209,7 @@ def fault(name: str, log: Recording, joint: int) -> Faulty:
             changed(log, q=(joint, lambda q: (q - q[row] + 1e-3) % (2 * np.pi) - np.pi)), "wrapped", joint, "q"
         ),
         "degrees": lambda: Faulty(
-            replace(log, q=np.degrees(log.q), qd=np.degrees(columns_of(log)["qd"])), "units", None, "q"
+            replace(log, q=np.degrees(log.q), qd=np.degrees(measured_columns(log)["qd"])), "units", None, "q"
         ),
         "positions in degrees": lambda: Faulty(changed(log, q=(joint, np.degrees)), "units", joint, "q"),
         "degrees a second": lambda: Faulty(changed(log, qd=(joint, np.degrees)), "units", joint, "qd"),

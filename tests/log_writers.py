@@ -104,10 +104,10 @@ def write_bag(
     *,
     storage: StoragePlugin = StoragePlugin.MCAP,
     topic: str = "/joint_states",
-    beside: str | None = None,
+    beside: str | tuple[str, ...] = (),
     shuffled: bool = False,
 ) -> Path:
-    """Joint states; with `beside` their efforts go to a topic of that name, at other times."""
+    """Joint states; with `beside` their efforts go to topics of these names, at other times."""
     store = get_typestore(Stores.ROS2_HUMBLE)
     state, header = store.types["sensor_msgs/msg/JointState"], store.types["std_msgs/msg/Header"]
     time, array = store.types["builtin_interfaces/msg/Time"], store.types["std_msgs/msg/Float64MultiArray"]
@@ -115,7 +115,8 @@ def write_bag(
     rng = np.random.default_rng(0)
     with Writer(path, version=9, storage_plugin=storage) as writer:
         states = writer.add_connection(topic, state.__msgtype__, typestore=store)
-        other = beside and writer.add_connection(beside, array.__msgtype__, typestore=store)
+        names = [beside] if isinstance(beside, str) else beside
+        others = [writer.add_connection(name, array.__msgtype__, typestore=store) for name in names]
         for row, t in enumerate(data["t"]):
             stamp = 1_700_000_000_000_000_000 + round(t * 1e9)
             order = rng.permutation(len(NAMES)) if shuffled and row else np.arange(len(NAMES))
@@ -124,10 +125,10 @@ def write_bag(
                 name=[NAMES[i] for i in order],
                 position=data["q"][row, order],
                 velocity=data["qd"][row, order],
-                effort=np.zeros(0) if other else data["tau"][row, order],
+                effort=np.zeros(0) if others else data["tau"][row, order],
             )
             writer.write(states, stamp, store.serialize_cdr(message, state.__msgtype__))
-            if other:
+            for other in others:
                 message = array(layout=layout, data=data["tau"][row])
                 writer.write(other, stamp + 2_000_000, store.serialize_cdr(message, array.__msgtype__))
     return path

@@ -14,10 +14,13 @@ from typer.testing import CliRunner
 
 from delan.data.doctor import Finding, examine
 from delan.data.doctor.coverage import reversals
-from delan.data.doctor.finding import WHY, spans
+from delan.data.doctor.finding import WHY
+from delan.data.doctor.lag import harm
 from delan.data.doctor.levels import quantum
-from delan.data.doctor.values import columns_of
+from delan.data.doctor.motion import Motion
+from delan.data.doctor.values import measured_columns
 from delan.data.preparation import PreparationSettings, prepare
+from delan.data.stretches import spans
 from delan.interfaces.cli import app
 from delan.joints import Joints, Recording
 from delan.report.doctor import draw_check
@@ -93,7 +96,7 @@ def test_exchanged_columns_are_one_error_with_its_cure(arm, one, other):
 @pytest.mark.parametrize("factor", [-1.0, 57.3, 0.01])
 def test_velocities_of_another_unit_or_sign_are_not_taken_for_exchanged(arm, factor):
     log = clean(arm, noisy=True)
-    found = serious(examine(replace(log, qd=factor * columns_of(log)["qd"])))
+    found = serious(examine(replace(log, qd=factor * measured_columns(log)["qd"])))
     assert {finding.kind for finding in found} == {"sign" if factor < 0 else "units"}
 
 
@@ -101,7 +104,7 @@ def test_velocities_of_another_unit_or_sign_are_not_taken_for_exchanged(arm, fac
 def test_positions_alone_in_degrees_are_one_error_with_its_cure(tmp_path, size):
     """Those of small motions too, which by themselves could be radians."""
     log = clean("wam4", noisy=True)
-    log = replace(log, q=size * np.degrees(log.q), qd=size * columns_of(log)["qd"])
+    log = replace(log, q=size * np.degrees(log.q), qd=size * measured_columns(log)["qd"])
     found = [one for one in serious(examine(log)) if one.kind != "excitation"]
     assert [(one.kind, one.joint, one.column, one.severity) for one in found] == [("units", None, "q", "error")]
     assert "--degrees --map qd= " in found[0].remedy
@@ -124,7 +127,7 @@ def test_the_cure_of_exchanged_columns_cures(tmp_path, table):
     if table:
         columns = {"t": log.t, "trajectory": log.trajectory}
         columns |= {
-            f"{name}{joint}": values[:, joint] for name, values in columns_of(log).items() for joint in range(4)
+            f"{name}{joint}": values[:, joint] for name, values in measured_columns(log).items() for joint in range(4)
         }
         np.savetxt(path, np.stack(list(columns.values()), axis=1), delimiter=",", header=",".join(columns), comments="")
     else:
@@ -145,6 +148,25 @@ def test_nothing_is_asked_for_that_a_fit_does_by_itself(name):
     (told,) = serious(examine(log))
     assert told.remedy.startswith("nothing by hand: `delan fit` ")
     assert "next time" in told.remedy
+
+
+@pytest.mark.parametrize("name", ["gap", "jitter"])
+def test_faults_of_time_are_told_in_seconds_whatever_the_log_counts(name):
+    log = fault(name, clean("two-link"), 0).recording
+    told = {}
+    for scale in (1.0, 1e3, 1e6):
+        (found,) = (one for one in examine(replace(log, t=scale * log.t)) if one.kind == name)
+        told[scale] = found.text
+    assert " 0.01 s" in told[1.0]
+    assert set(told.values()) == {told[1.0]}
+
+
+def test_trajectories_of_other_rates_are_told_in_hertz_whatever_the_log_counts():
+    log = clean("two-link")
+    slow = rows_of(log, (log.trajectory > 0) | (np.arange(len(log.t)) % 2 == 0))
+    for scale in (1.0, 1e3):
+        (found,) = (one for one in examine(replace(slow, t=scale * slow.t)) if one.kind == "mixed_rates")
+        assert "trajectories at 50 to 100 Hz" in found.text
 
 
 def test_repeated_rows_beside_logged_accelerations_are_to_be_dropped():
@@ -260,6 +282,25 @@ def test_findings_are_sorted_and_say_all():
         assert set(told) == {
             *("kind", "severity", "joint", "column", "trajectory", "rows", "text", "why", "remedy"),
         }
+
+
+def test_a_delay_is_weighed_by_slopes_that_cross_no_seam():
+    ramps = np.tile(np.linspace(0, 1, 50), 4)  # of one slope in each stretch: no delay can be seen in them
+    table = ramps[:, None]
+    motion = Motion(
+        t=0.1 * np.arange(200),
+        q=table,
+        speed=table,
+        acceleration=table,
+        logged={},
+        stretch=np.repeat(np.arange(4), 50),
+        step=0.1,
+        period=0.1,
+        cutoff=1.0,
+    )
+    assert harm(motion, ramps, 0.2) == pytest.approx(0, abs=1e-12)
+    wave = np.sin(motion.t)
+    assert harm(motion, wave, 0.2) == pytest.approx(0.2, rel=0.03)
 
 
 def test_small_tools():

@@ -4,6 +4,8 @@ import tracemalloc
 from pathlib import Path
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 from rosbags.rosbag2 import StoragePlugin
 
@@ -167,6 +169,14 @@ def test_options_turn_units_signs_and_currents_and_pick_joints(tmp_path):
     np.testing.assert_array_equal(turned.tau, logged["current"])
 
 
+def test_a_gain_is_of_the_columns_that_were_mapped(tmp_path):
+    data = motion()
+    path = write_npz(tmp_path / "a.npz", {**data, "amps": 3 * data["tau"], "current": 2 * data["tau"]})
+    for mapped, factor in [({}, 2), ({"tau": "amps"}, 3), ({"tau": "amps", "current": "current"}, 2)]:
+        recording = read_log(path, LogOptions(map=mapped, gain=(0.5,)))
+        np.testing.assert_array_equal(recording.tau, 0.5 * factor * data["tau"])
+
+
 def test_degrees_in_a_name_are_believed(tmp_path):
     data = motion()
     made = {"t": data["t"]}
@@ -174,7 +184,18 @@ def test_degrees_in_a_name_are_believed(tmp_path):
         made[f"pos_{joint} [deg]"] = np.degrees(data["q"][:, joint])
         made[f"vel_{joint} [rad/s]"] = data["qd"][:, joint]
         made[f"torque_{joint} [Nm]"] = data["tau"][:, joint]
-    same(read_log(table(tmp_path / "a.csv", made)), data, close=1e-12)
+    path = table(tmp_path / "a.csv", made)
+    same(read_log(path), data, close=1e-12)
+    same(read_log(path, LogOptions(map={"q": "pos_{} [deg]"})), data, close=1e-12)
+
+
+def test_degrees_in_a_name_that_only_its_owner_knows_are_believed(tmp_path):
+    data = motion()
+    for name in ("drive {} [deg]", "driveDeg{}"):
+        made = {"t": data["t"]} | {f"tau{joint}": data["tau"][:, joint] for joint in range(3)}
+        made |= {name.format(joint): np.degrees(data["q"][:, joint]) for joint in range(3)}
+        recording = read_log(table(tmp_path / "a.csv", made), LogOptions(map={"q": name}))
+        np.testing.assert_allclose(recording.q, data["q"], rtol=0, atol=1e-12)
 
 
 def test_mapped_columns_arrays_and_headerless_files(tmp_path):
@@ -335,6 +356,18 @@ def test_torques_and_currents_from_a_topic_beside_the_states(rows, tmp_path):
         read_log(write_bag(tmp_path / "without", data, beside="/strange"))
 
 
+def test_topics_that_may_be_one_quantity_are_asked_for(tmp_path):
+    data = motion()
+    path = write_bag(tmp_path / "torques", data, beside=("/left/torque", "/right/torque"))
+    with pytest.raises(DataError, match=r"several topics may hold tau: .*; say which by --map tau=TOPIC"):
+        read_log(path)
+    assert len(read_log(path, LogOptions(map={"tau": "/right/torque"})).t) == 60
+    path = write_bag(tmp_path / "currents", data, beside=("/joint_torques", "/left/current", "/right/current"))
+    assert len(read_log(path).t) == 60  # nobody asks for currents where torques are
+    with pytest.raises(DataError, match=r"several topics may hold current: .*; say which by --map current=TOPIC"):
+        read_log(path, LogOptions(gain=(0.1,)))
+
+
 def test_a_log_that_is_not_sound_can_be_read_to_be_looked_at(tmp_path):
     path = write_csv(tmp_path / "a.csv", motion())
     lines = path.read_text().splitlines()
@@ -348,6 +381,16 @@ def test_a_log_that_is_not_sound_can_be_read_to_be_looked_at(tmp_path):
     recording = read_log(path, sound=False)
     assert np.flatnonzero(np.isnan(recording.tau[:, 2])).tolist() == [2, 4]
     assert sum(len(piece.t) for piece in stream_log(path, rows=9, sound=False)) == 60
+
+
+@pytest.mark.parametrize(("spoiled", "got"), [(None, "none"), ([1.0, 2.0], "2")])
+def test_a_list_that_lacks_joints_is_told_by_its_row(spoiled, got, tmp_path):
+    data = motion()
+    lists = {name: values.tolist() for name, values in data.items()}
+    lists["q"][40] = spoiled
+    pyarrow.parquet.write_table(pyarrow.table(lists), tmp_path / "a")
+    with pytest.raises(DataError, match=rf"column q, row 40: expected a list of 3 numbers, got {got}; mend the row"):
+        list(stream_log(tmp_path / "a", rows=7))
 
 
 def test_a_stream_finds_time_that_runs_back_between_pieces(tmp_path):

@@ -230,7 +230,7 @@ def test_files_that_are_no_logs(tmp_path):
     with pytest.raises(DataError, match="is a folder without logs; expected npz arrays"):
         read_log(tmp_path)
     (tmp_path / "binary").write_bytes(bytes(range(256)))
-    with pytest.raises(DataError, match="is neither npz nor readable text"):
+    with pytest.raises(DataError, match=r"is of no form that is read, nor text .* or a ROS 2 bag"):
         read_log(tmp_path / "binary")
 
 
@@ -307,6 +307,12 @@ def test_a_single_trajectory_gives_its_end_to_validation():
     assert training.t.max() < validation.t.min()
     with pytest.raises(DataError, match=r"1 samples are too few to hold out a share of 0\.2; record more"):
         hold_out(pendulum(trajectories=1, samples=1), 0.2, key=jax.random.key(0))
+
+
+@pytest.mark.usefixtures("as_shipped")
+def test_marks_of_other_rows_are_refused():
+    with pytest.raises(DataError, match=r"column counted: expected shape .* = \(50,\), got \(3,\); give one mark"):
+        replace(pendulum(trajectories=1), counted=np.ones(3, dtype=bool))
 
 
 def test_an_unknown_trajectory_is_refused():

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from delan.data.preparation import PreparationSettings, prepare
+from delan.data.smoothing import stride
 from delan.data.splitting import hold_out, split_rows
 from delan.errors import DataError, SettingsError
 from delan.joints import Dataset, Joints, Recording
@@ -63,6 +64,13 @@ def test_it_says_what_it_did():
     assert set(every) == {10}  # ten a period of 5 Hz at 500 Hz
 
 
+def test_rounding_takes_no_row_from_the_stride():
+    """Ten samples a period of the cut-off; rounding makes 1 / (10 f dt) a little less than the whole number it is."""
+    for every in range(1, 50):
+        for step in (0.001, 0.003, 0.007):
+            assert stride(step, 1 / (10 * every * step)) == every
+
+
 def test_a_rest_is_left_out_and_parts_the_trajectory_but_memory_goes_on():
     dataset = prepare(recorded(rest=(4.0, 7.0)), PreparationSettings(cutoff=5.0))
     assert dataset.preparation is not None
@@ -90,6 +98,18 @@ def test_a_gap_cuts_and_a_lost_packet_does_not():
     assert dataset.preparation is not None
     assert not dataset.preparation.cuts
     assert np.abs(np.diff(dataset.t) - 1 / RATE).max() < 1e-9
+
+
+def test_a_gap_beside_logged_rates_cuts_nothing_and_none_is_told():
+    whole = recorded()
+    gap = kept(whole, (whole.t < 5.0) | (whole.t > 5.5))
+    rates = prepare(gap)
+    assert rates.preparation is not None
+    assert rates.preparation.cuts == {"gaps": 1}
+    dataset = prepare(replace(gap, qd=rates.qd, qdd=rates.qdd))
+    assert dataset.preparation is not None
+    assert not dataset.preparation.cuts
+    assert dataset.trajectories == (0,)
 
 
 def test_repeated_rows_are_dropped():
@@ -167,6 +187,16 @@ def repeated(*motions: int, noise: float = 1e-3) -> Dataset:
         counted=np.ones(len(q), dtype=bool),
         joints=Joints.revolute(2),
     )
+
+
+@pytest.mark.parametrize("count", [8, 60])
+def test_a_motion_too_short_to_be_parted_is_refused(count):
+    """Its runs would be shorter than a row, or so near each other that nothing is left beside them."""
+    dataset = repeated(0)
+    assert dataset.counted is not None
+    dataset.counted[count:] = False
+    with pytest.raises(DataError, match=rf"{count} samples are too few to hold out a share of 0\.25; record more"):
+        hold_out(dataset, 0.25, key=jax.random.key(0))
 
 
 @pytest.mark.parametrize("seed", range(5))

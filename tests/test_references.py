@@ -85,7 +85,7 @@ def test_a_joint_without_stops_turns_about_zero():
             r"needs a duration over 2.0 s and a positive speed, got 1.0 s and 1.0",
         ),
         (lambda: ExcitationSettings(harmonics=1), SettingsError, "at least 3 harmonics"),
-        (lambda: ExcitationSettings(samples=1), SettingsError, "samples ≥ 10"),
+        (lambda: ExcitationSettings(samples=1), SettingsError, "samples ≥ 10, got 2, 60 and 1"),
     ],
 )
 def test_bad_wishes_are_refused(make, error, message):

@@ -201,7 +201,8 @@ class Preparation:
         delay: by which the torques came late and were moved back [s].
         velocity, acceleration: `logged` or `differentiated`.
         rows: of the recording; samples: that are left of them to learn from.
-        dropped: rows left out, by why: repeated, resting, at the ends of the filter, between samples.
+        dropped: rows left out, by why: in stretches too short to filter, repeated, resting, at the ends of the filter,
+            between samples.
         cuts: how often a trajectory was cut, by why: gaps and pauses.
         excerpt: which rows of a log the recording was; None: all of them.
     """
@@ -240,7 +241,8 @@ class Dataset:
     def __post_init__(self) -> None:
         _require_shapes(self, {"q": self.q, "qd": self.qd, "qdd": self.qdd, "tau": self.tau, **self.truth})
         if self.counted is not None and self.counted.shape != self.t.shape:
-            raise DataError(self.source, f"counted has shape {self.counted.shape}; expected {self.t.shape}")
+            problem = f"expected shape (time,) = {self.t.shape}, got {self.counted.shape}; give one mark a time stamp"
+            raise DataError(self.source, problem, column="counted")
 
     def __len__(self) -> int:
         return len(self.t)

@@ -5,6 +5,17 @@ import numpy as np
 from ..errors import DataError
 from ..joints import Recording
 
+ODD_STEP = 0.5
+"""A step that differs from the usual one by more than this share is of another rate,"""
+MIXED_SHARE = 0.1
+"""and more of them than this share of a trajectory are a second rate and no accidents."""
+OTHER_RATE = 0.1
+"""Trajectories whose usual steps differ by more than this share are of two rates."""
+FOLLOWS = 0.9
+"""Share of a motion that the velocities must explain for its size against them to mean something."""
+RATIO_HARM = 3.0
+"""No calibration explains that a joint moves so many times as far as its velocities say, or as little."""
+
 
 def require_sound(recording: Recording) -> Recording:
     """Refuse non-finite values, times that do not run forward, mixed sampling rates, and velocities in other units."""
@@ -57,17 +68,17 @@ def _require_steady_time(recording: Recording) -> None:
             problem = f"{what}; sort the rows, drop repeats, or label trajectories apart"
             raise DataError(recording.source, problem, column="t", row=row)
         step = float(np.median(steps))
-        odd = np.flatnonzero(np.abs(steps - step) > 0.5 * step)
-        if len(odd) > 0.1 * len(steps):
+        odd = np.flatnonzero(np.abs(steps - step) > ODD_STEP * step)
+        if len(odd) > MIXED_SHARE * len(steps):
             row = int(start + odd[0] + 1)
             problem = (
                 f"mixed sampling rates: {len(odd)} of {len(steps)} steps differ from the usual {step:.6g} s "
-                f"by more than half, here {steps[odd[0]]:.6g} s; cut the log by rate or resample it"
+                f"by more than {ODD_STEP:.0%}, here {steps[odd[0]]:.6g} s; cut the log by rate or resample it"
             )
             raise DataError(recording.source, problem, column="t", row=row)
         usual.append((int(start), step))
     for row, step in usual:
-        if abs(step - usual[0][1]) > 0.1 * usual[0][1]:
+        if abs(step - usual[0][1]) > OTHER_RATE * usual[0][1]:
             rates = f"steps of {step:.6g} s here, {usual[0][1]:.6g} s in the first trajectory"
             problem = f"mixed sampling rates: {rates}; resample to one rate"
             raise DataError(recording.source, problem, column="t", row=row)
@@ -91,7 +102,7 @@ def _require_matching_velocity(recording: Recording) -> None:
         with np.errstate(all="ignore"):  # numbers too large to square are no units that could be told
             slope = float(q @ path / (path @ path))
             explained = float((q @ path) ** 2 / ((q @ q) * (path @ path)))
-        if explained > 0.9 and not 1 / 3 < slope < 3:
+        if explained > FOLLOWS and not 1 / RATIO_HARM < slope < RATIO_HARM:
             problem = (
                 f"the joint moves {slope:.3g} times as far as qd{joint} says over t; check the units (s, rad, rad/s)"
             )

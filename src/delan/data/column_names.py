@@ -77,6 +77,11 @@ def measures(name: str) -> str | None:
     return None if parsed is None else parsed.quantity
 
 
+def says_degrees(name: str) -> bool:
+    """Whether a name says degrees, of whatever quantity it is."""
+    return any(word.lower() in _DEGREES for word in _WORD.findall(_seamed(name)))
+
+
 def parse_name(name: str) -> ColumnName | None:
     """What a name says; None if it is not known to be of any quantity."""
     text, bracketed = name, []
@@ -84,7 +89,7 @@ def parse_name(name: str) -> ColumnName | None:
     if match and match.start():
         text, bracketed = name[: match.start()], [word.lower() for word in _WORD.findall(match[1])]
     text = _DOTS.sub(lambda match: "q" + match[2].lower(), text)
-    spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", _SEAM, text)
+    spaced = _seamed(text)
     spans = [(match.start(), match.end(), match[0].lower()) for match in _WORD.finditer(spaced)]
     words = [word for _, _, word in spans]
     for at in _places(words):
@@ -94,6 +99,10 @@ def parse_name(name: str) -> ColumnName | None:
         if parsed is not None:
             return parsed
     return None
+
+
+def _seamed(text: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", _SEAM, text)
 
 
 def _places(words: list[str]) -> list[int]:

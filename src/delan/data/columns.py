@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..errors import DataError
 from ..joints import COMPONENTS, SHAPE_REMEDY, Joints
-from .column_names import ColumnName, parse_name
+from .column_names import ColumnName, parse_name, says_degrees
 from .column_questions import ask_for, ask_for_joint, ask_for_joints, ask_which, listed, refuse_pattern
 from .formats.sheet import Sheet
 from .log_options import QUANTITIES, REQUIRED, LogOptions
@@ -84,7 +84,10 @@ def find_columns(sheet: Sheet, options: LogOptions) -> Layout:
 def _group(sheet: Sheet, options: LogOptions, parsed: Mapping[str, ColumnName], quantity: str) -> Group | None:
     patterns = options.patterns(quantity)
     if patterns is not None:
-        return _mapped(sheet, quantity, patterns) if patterns else None
+        if not patterns:
+            return None
+        group = _mapped(sheet, quantity, patterns)
+        return replace(group, degrees=any(says_degrees(name) for name in group.columns.values()))
     own = _own(sheet, quantity)
     if own is not None or quantity in COMPONENTS:
         return own
@@ -137,9 +140,11 @@ def _existing(sheet: Sheet, quantity: str, name: str) -> str:
 
 
 def _torque_or_current(sheet: Sheet, options: LogOptions, groups: dict[str, Group]) -> dict[str, Group]:
-    """With a gain the torque comes from the current where one is logged; without, a current is no torque."""
+    """With a gain the torque comes from the current where one is logged and no other column is mapped to it; without,
+    a current is no torque."""
     current = groups.pop("current", None)
-    if options.gain is not None and current is not None:
+    chosen = options.patterns("tau") is None or bool(options.patterns("current"))
+    if options.gain is not None and current is not None and chosen:
         return {**groups, "tau": current}
     if current is not None and "tau" not in groups:
         problem = f"holds currents ({listed(current.columns.values())}) and no torques"
@@ -192,17 +197,18 @@ def _joints(sheet: Sheet, options: LogOptions, groups: dict[str, Group]) -> Join
     elif group.style == "listed":
         dof = len(group.columns)
     else:
-        numbers = [
-            n for each in groups.values() if each.style == "numbered" for n in each.columns if isinstance(n, int)
-        ]
-        dof = max(numbers) + 1 - _base(groups)
+        dof = max(_numbers(groups)) + 1 - _base(groups)
     return sheet.joints if sheet.joints is not None and sheet.joints.dof == dof else Joints.revolute(dof)
 
 
 def _base(groups: Mapping[str, Group]) -> int:
     """Whether the numbers of the joints begin with 0 or 1."""
-    numbered = [n for each in groups.values() if each.style == "numbered" for n in each.columns if isinstance(n, int)]
-    return min(1, *numbered, 1) if numbered else 0
+    return min([1, *_numbers(groups)])
+
+
+def _numbers(groups: Mapping[str, Group]) -> list[int]:
+    """The numbers of joints in the names of columns."""
+    return [n for each in groups.values() if each.style == "numbered" for n in each.columns if isinstance(n, int)]
 
 
 def _places(sheet: Sheet, groups: Mapping[str, Group], joints: Joints) -> dict[str, tuple[str, ...]]:
@@ -247,7 +253,7 @@ def _require_shapes(
     if trajectory is not None and fields[trajectory].shape != (rows,):
         problem = f"expected one label a time stamp, shape {(rows,)}, got {fields[trajectory].shape}"
         raise DataError(sheet.source, problem, column=trajectory)
-    for quantity, names in places.items():
+    for names in places.values():
         for name in names:
             shape = fields[name].shape
             single = len(names) > 1 or (dof == 1 and len(shape) == 1 and sheet.loose)
@@ -255,4 +261,4 @@ def _require_shapes(
             if shape != wanted:
                 what = "(time,)" if len(wanted) == 1 else "(time, dof)"
                 problem = f"expected shape {what} = {wanted}, got {shape}; {SHAPE_REMEDY}"
-                raise DataError(sheet.source, problem, column=name if quantity != name else quantity)
+                raise DataError(sheet.source, problem, column=name)

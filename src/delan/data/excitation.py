@@ -41,7 +41,10 @@ class ExcitationSettings:
                 f"got {self.period}, {self.harmonics} and {self.margin}"
             )
         if self.starts < 1 or self.iterations < 1 or self.samples < 10:
-            raise SettingsError("need starts ≥ 1, iterations ≥ 1 and samples ≥ 10")
+            raise SettingsError(
+                "need starts ≥ 1, iterations ≥ 1 and samples ≥ 10, "
+                f"got {self.starts}, {self.iterations} and {self.samples}"
+            )
 
 
 @dataclass(frozen=True, eq=False)

@@ -79,7 +79,7 @@ def _pieces(paths: Paths, options: LogOptions, rows: int, *, gaps: bool) -> Iter
     labels = None
     first: _Told | None = None
     for file in files:
-        sheets = open_log(file, mapped=mapped, gaps=gaps)
+        sheets = open_log(file, mapped=mapped, currents=options.gain is not None, gaps=gaps)
         labels = labels or Labels(keep=len(files) == len(sheets) == 1)
         for sheet in sheets:
             for piece in pieces_of(sheet, options, rows, labels):

@@ -10,17 +10,15 @@ from jaxtyping import Bool, Float
 
 from ..errors import DataError, SettingsError
 from ..joints import Dataset, Preparation, Recording
+from . import smoothing
 from .checks import require_sound
-from .doctor.finding import spans
-from .doctor.timing import Stretch, bridged, examine_time
 from .smoothing import FEWEST, derivatives, smoothed
+from .stretches import Stretch, TimeFaults, bridged, spans
 
 REST_SECONDS, REST_RANGE = 0.5, 0.002
 """A robot rests while no joint moves by more than this share of its range in so many seconds."""
 REST_MARGIN = 0.1
 """So much of a rest stays with the motions beside it [s]: friction is at its most telling where motion begins."""
-SAMPLES_A_PERIOD = 10
-"""of the cut-off are kept; more would say the same again."""
 EDGE = 1.0
 """Periods of the cut-off at both ends of a motion whose filtered values are guesses."""
 
@@ -67,7 +65,7 @@ def prepare(recording: Recording, settings: PreparationSettings | None = None) -
     if settings.delay:
         recording = _on_time(recording, settings.delay)
     pieces = tuple(_pieces(recording, settings))
-    rows, cuts = len(recording.t), {"gaps": len(pieces) - len(np.unique(recording.trajectory))}
+    cuts = {"gaps": len(pieces) - len(np.unique(recording.trajectory))}
     if settings.cutoff is None:
         return _as_logged(recording, settings, pieces, cuts)
     made = [_filtered(recording, piece, settings) for piece in pieces if len(piece) >= FEWEST]
@@ -77,46 +75,23 @@ def prepare(recording: Recording, settings: PreparationSettings | None = None) -
             recording.source,
             f"has no stretch without gaps that is long enough for a cut-off of {settings.cutoff:g} Hz; record longer",
         )
-    t, q, qd, qdd, tau = (
-        np.concatenate([getattr(one, name) for one in made]) for name in ("t", "q", "qd", "qdd", "tau")
-    )
-    counted, moving = (np.concatenate([getattr(one, name) for one in made]) for name in ("counted", "moving"))
+    t, counted = _joined(made, "t"), _joined(made, "counted")
     every = settings.every or stride(recording, settings.cutoff)
     strided = counted & (np.arange(len(counted)) % every == 0)
-    original = np.concatenate([one.label for one in made])
-    trajectory, pauses = _labels(original, t, moving)
-    resting = int(np.count_nonzero(~moving))
-    dropped = {
-        "too short": sum(len(piece) for piece in pieces) - sum(one.rows for one in made),
-        "repeated": sum(one.repeated for one in made),
-        "resting": resting,
-        "at the ends": int(np.count_nonzero(moving & ~counted)),
-        "between samples": int(np.count_nonzero(counted & ~strided)),
-    }
-    done = Preparation(
-        cutoff=(settings.cutoff,) * recording.joints.dof if settings.smooth else None,
-        delay=settings.delay,
-        velocity="differentiated" if recording.qd is None else "logged",
-        acceleration="differentiated",
-        rows=rows,
-        samples=int(np.count_nonzero(strided)),
-        dropped={why: count for why, count in dropped.items() if count},
-        cuts={why: count for why, count in {**cuts, "pauses": pauses}.items() if count},
-        excerpt=recording.excerpt,
-    )
     if not strided.any():
         raise DataError(recording.source, "holds no motion: the robot rests all the time; record it moving")
+    trajectory, pauses = _labels(_joined(made, "label"), t, _joined(made, "moving"))
     return Dataset(
         t=t,
-        q=q,
-        qd=qd,
-        qdd=qdd,
-        tau=tau,
+        q=_joined(made, "q"),
+        qd=_joined(made, "qd"),
+        qdd=_joined(made, "qdd"),
+        tau=_joined(made, "tau"),
         trajectory=trajectory,
         counted=strided,
         joints=recording.joints,
         source=recording.source,
-        preparation=done,
+        preparation=_told(recording, settings, pieces, made, strided, {**cuts, "pauses": pauses}),
     )
 
 
@@ -126,7 +101,9 @@ def _as_logged(
     """Every row as it is; what was not logged is differentiated inside each stretch."""
     qd, qdd = recording.qd, recording.qdd
     trajectory = recording.trajectory
-    if qd is None or qdd is None:
+    if qd is not None and qdd is not None:
+        cuts = {}  # nothing is differentiated across a gap, so no trajectory is cut there
+    else:
         qd, qdd = np.empty_like(recording.q), np.empty_like(recording.q)
         trajectory = trajectory if not cuts["gaps"] else np.empty_like(trajectory)
         for number, piece in enumerate(pieces):
@@ -172,7 +149,7 @@ def _as_logged(
 def _pieces(recording: Recording, settings: PreparationSettings) -> Iterator[Stretch]:
     """Rows of one trajectory without gaps, but for those short enough to be bridged where a filter follows."""
     last: Stretch | None = None
-    for piece in examine_time(recording).stretches:
+    for piece in TimeFaults(recording.t, recording.trajectory).stretches:
         if last is not None and settings.cutoff is not None:
             same = recording.trajectory[last.start] == recording.trajectory[piece.start]
             if same and recording.t[piece.start] - recording.t[last.end - 1] <= bridged(piece.step):
@@ -202,8 +179,7 @@ def _at(new: np.ndarray, t: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 def stride(recording: Recording, cutoff: float) -> int:
     """One row in so many says all that is left below the cut-off [Hz]."""
-    step = float(np.median(np.diff(recording.t)))
-    return max(1, int(1 / (SAMPLES_A_PERIOD * cutoff * step) + 1e-6))
+    return smoothing.stride(_step(recording.t), cutoff)
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,6 +237,41 @@ def _filtered(recording: Recording, piece: Stretch, settings: PreparationSetting
         counted=counted,
         rows=len(piece),
         repeated=int(np.count_nonzero(~fresh)),
+    )
+
+
+def _joined(made: list[_Motion], name: str) -> np.ndarray:
+    return np.concatenate([getattr(one, name) for one in made])
+
+
+def _told(
+    recording: Recording,
+    settings: PreparationSettings,
+    pieces: tuple[Stretch, ...],
+    made: list[_Motion],
+    strided: Bool[np.ndarray, " time"],
+    cuts: dict[str, int],
+) -> Preparation:
+    """What was done with a filter, and what became of every row."""
+    assert settings.cutoff is not None
+    counted, moving = _joined(made, "counted"), _joined(made, "moving")
+    dropped = {
+        "too short": sum(len(piece) for piece in pieces) - sum(one.rows for one in made),
+        "repeated": sum(one.repeated for one in made),
+        "resting": int(np.count_nonzero(~moving)),
+        "at the ends": int(np.count_nonzero(moving & ~counted)),
+        "between samples": int(np.count_nonzero(counted & ~strided)),
+    }
+    return Preparation(
+        cutoff=(settings.cutoff,) * recording.joints.dof if settings.smooth else None,
+        delay=settings.delay,
+        velocity="differentiated" if recording.qd is None else "logged",
+        acceleration="differentiated",
+        rows=len(recording.t),
+        samples=int(np.count_nonzero(strided)),
+        dropped={why: count for why, count in dropped.items() if count},
+        cuts={why: count for why, count in cuts.items() if count},
+        excerpt=recording.excerpt,
     )
 
 

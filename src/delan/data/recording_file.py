@@ -18,6 +18,7 @@ from jaxtyping import Float
 
 from ..errors import DataError, DelanError
 from ..joints import COMPONENTS, Joints, Recording
+from .log_options import QUANTITIES, REQUIRED
 
 FORMAT = "delan-recording"
 FORMAT_VERSION = 1
@@ -80,8 +81,8 @@ def chunk_of(rows: bytes, count: int) -> bytes:
 
 def require_columns(source: str, columns: Mapping[str, int], dof: int) -> None:
     """Refuse rows that make no `Recording`: t, q and tau must be there, and what bears a known name be of its size."""
-    known = {"t": 1, "trajectory": 1, **dict.fromkeys(("q", "qd", "qdd", "tau", *COMPONENTS), dof)}
-    for name in ("t", "q", "tau"):
+    known = {"t": 1, "trajectory": 1, **dict.fromkeys(QUANTITIES, dof)}
+    for name in REQUIRED:
         if name not in columns:
             raise DataError(source, f"is missing; the rows hold {', '.join(columns)}", column=name)
     for name, size in columns.items():

@@ -11,11 +11,20 @@ ORDER = 4
 """Of the Butterworth filter; run forwards and backwards it falls twice as steeply and shifts nothing."""
 FEWEST = 3 * (2 * ORDER + 1) + 1
 """Rows that the filter needs at least."""
+HIGHEST_CUTOFF = 0.2
+"""of the sampling rate at most: higher, differences are no derivatives."""
+SAMPLES_A_PERIOD = 10
+"""of the cut-off are kept; more would say the same again."""
 
 
 def smoothed(values: Float[np.ndarray, "time *rest"], rate: float, cutoff: float) -> Float[np.ndarray, "time *rest"]:
     """Rows at an even rate [Hz] without what is faster than the cut-off [Hz]: a zero-phase Butterworth filter."""
     return scipy.signal.sosfiltfilt(scipy.signal.butter(ORDER, cutoff, fs=rate, output="sos"), values, axis=0)
+
+
+def stride(step: float, cutoff: float) -> int:
+    """One row in so many, a step [s] apart, says all that is left below the cut-off [Hz]."""
+    return max(1, int(1 / (SAMPLES_A_PERIOD * cutoff * step) + 1e-6))  # 10 by rounding is no 9
 
 
 def low_passed(recording: Recording, cutoff: float) -> Dataset:

@@ -45,15 +45,21 @@ def split_rows(
         rows = np.flatnonzero(own if dataset.counted is None else own & dataset.counted)
         cut = round((1 - share) * len(rows))
         if not 0 < cut < len(rows):
-            problem = f"{len(rows)} samples are too few to hold out a share of {share}; record more"
-            raise DataError(dataset.source, problem)
+            raise _too_few(dataset, len(rows), share)
         if dataset.counted is None:
             seen[rows[:cut]] = unseen[rows[cut:]] = True
         else:
             held, near = _blocks(dataset, rows, share)
             seen |= own & ~near
             unseen |= own & held
+    counted = dataset.counted
+    if counted is not None and not ((seen & counted).any() and (unseen & counted).any()):
+        raise _too_few(dataset, int(np.count_nonzero(counted)), share)
     return seen, unseen
+
+
+def _too_few(dataset: Dataset, count: int, share: float) -> DataError:
+    return DataError(dataset.source, f"{count} samples are too few to hold out a share of {share}; record more")
 
 
 def _motions(dataset: Dataset) -> list[list[int]]:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from ...joints import Excerpt, JointLimits, Recording
+from ..stretches import without
 from .agreement import examine_agreement, implausible_units
 from .coverage import examine_coverage
 from .delays import Explanation, examine_delays
@@ -17,9 +18,9 @@ from .levels import examine_levels
 from .motion import filtered
 from .places import Places
 from .quantisation import examine_quantisation
-from .timing import examine_time, repeated_rows, without
+from .timing import examine_time
 from .torque import ENOUGH, anything, examine_torque
-from .values import examine_values
+from .values import examine_values, repeated_rows
 
 
 def examine(

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...joints import Joints
+from ..checks import RATIO_HARM
 from .finding import Finding, spread
-from .lag import Lag, best_lag, misfit
+from .lag import Lag, best_lag, harm, scan_delays
+from .levels import Columns
 from .motion import Motion
-from .values import Columns
 
 FOLLOWS = 0.8
 """Share of a column's variance that the other must explain for their ratio to mean something."""
@@ -17,8 +18,8 @@ STRANGER = 0.5
 """Less than this share explained, and the two columns do not belong together."""
 SAME_RATIO = 0.03
 """Ratios that differ by less than this share are one."""
-RATIO_SEEN, RATIO_HARM = 1.1, 3.0
-"""A ratio beyond the first is warned of; beyond the second, which no calibration explains, a fit refuses the log."""
+RATIO_SEEN = 1.1
+"""A ratio beyond this is warned of; beyond `RATIO_HARM` a fit refuses the log."""
 FURTHEST_TURN = 4 * np.pi
 """Joints of arms have end stops: one that goes further than this from zero, or to and fro, tells degrees [rad]."""
 FASTEST_TURN = 30.0
@@ -119,7 +120,7 @@ def compare(motion: Motion, truth: np.ndarray, name: str, joint: int) -> Agreeme
     told, real = told - told.mean(), real - real.mean()
     if not (told @ told > 0 and real @ real > 0):
         return None
-    tried = misfit(motion, told, np.stack([np.ones(len(real)), real], axis=1))
+    tried = scan_delays(motion, told, np.stack([np.ones(len(real)), real], axis=1))
     lag = None if tried is None else best_lag(tried)
     explained = _explained(told, real) if lag is None else 1 - lag.left
     # By the ratio of their deviations, what is noise left aside: a delay makes a regression too small.
@@ -216,8 +217,8 @@ def _stranger(motion: Motion, truth: np.ndarray, name: str, compared: Agreement)
 
 
 def _late(motion: Motion, real: np.ndarray, name: str, joint: int, lag: Lag) -> Finding | None:
-    harm = abs(lag.seconds) * float(np.std(np.gradient(real, motion.step)) / np.std(real))
-    if harm < LAG_HARM or abs(lag.seconds) < LAG_SURE * lag.error or lag.gain < LAG_GAIN:
+    wrong = harm(motion, real, lag.seconds)
+    if wrong < LAG_HARM or abs(lag.seconds) < LAG_SURE * lag.error or lag.gain < LAG_GAIN:
         return None
     size, word = f"{1e3 * abs(lag.seconds):.3g} ms", "late" if lag.seconds > 0 else "early"
     return Finding(
@@ -225,6 +226,6 @@ def _late(motion: Motion, real: np.ndarray, name: str, joint: int, lag: Lag) -> 
         severity="warning",
         joint=joint,
         column=name,
-        text=f"comes {size} {word} against the positions, which makes it wrong by {harm:.0%} of its size",
+        text=f"comes {size} {word} against the positions, which makes it wrong by {wrong:.0%} of its size",
         remedy=f"leave {name} out (--map {name}=) and have it computed, or shift it by {size}",
     )

@@ -7,8 +7,8 @@ from jaxtyping import Float
 
 from ...joints import JointLimits, Joints
 from .finding import Finding, plural
+from .levels import Columns
 from .motion import Motion
-from .values import Columns
 
 SMALL_RANGE = {"revolute": 0.1, "continuous": 0.1, "prismatic": 0.01}
 """Over less than this [rad or m] gravity and inertia look constant, and every model fits."""

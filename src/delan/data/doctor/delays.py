@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .finding import Finding
-from .lag import Lag, best_lag, misfit
+from .lag import Lag, best_lag, harm, scan_delays
 from .motion import Motion
 
 HARM = 0.03
@@ -49,32 +49,26 @@ def examine_delays(motion: Motion, explanations: Mapping[int, Explanation]) -> l
 
 def _lag(motion: Motion, joint: int, explanation: Explanation) -> Lag | None:
     """A joint's delay, if it is large and sure."""
-    tried = misfit(motion, motion.logged["tau"][:, joint], explanation.features)
+    tau = motion.logged["tau"][:, joint]
+    tried = scan_delays(motion, tau, explanation.features)
     lag = None if tried is None else best_lag(tried)
     if lag is None or lag.left > 1 - explanation.enough:
         return None
     sure = lag.gain > GAIN and abs(lag.seconds) > SURE * lag.error
-    return lag if sure and _harm(motion, joint, lag.seconds) > HARM else None
-
-
-def _harm(motion: Motion, joint: int, seconds: float) -> float:
-    """How wrong a delay makes a torque, as a share of its deviation."""
-    tau = motion.logged["tau"][:, joint]
-    slopes = [np.gradient(tau[rows], motion.step) for rows in motion.stretches if rows.stop - rows.start > 1]
-    return abs(seconds) * float(np.std(np.concatenate(slopes)) / np.std(tau))
+    return lag if sure and harm(motion, tau, lag.seconds) > HARM else None
 
 
 def _told(motion: Motion, joint: int | None, seconds: float, lags: Mapping[int, Lag]) -> Finding:
     size = f"{1e3 * abs(seconds):.3g} ms"
     word, other = ("later", "earlier") if seconds > 0 else ("earlier", "later")
-    harm = max(_harm(motion, one, seconds) for one in lags)
+    wrong = max(harm(motion, motion.logged["tau"][:, one], seconds) for one in lags)
     gain = max(lag.gain for lag in lags.values())
     return Finding(
         kind="delay",
         severity="warning",
         joint=joint,
         column="tau",
-        text=f"comes {size} {word} than the motion asks for it, which makes it wrong by {harm:.0%} of its size; "
+        text=f"comes {size} {word} than the motion asks for it, which makes it wrong by {wrong:.0%} of its size; "
         f"shifting it removes {gain:.0%} of what is unexplained",
         remedy=f"shift the torque by {size} to {other} times; log torque and motion by one clock",
     )

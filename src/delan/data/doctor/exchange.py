@@ -7,11 +7,11 @@ from itertools import permutations
 import numpy as np
 from jaxtyping import Float
 
+from ..stretches import Stretch
 from .agreement import FOLLOWS, RATIO_SEEN, Agreement, compare
 from .finding import Finding, plural
+from .levels import Columns
 from .motion import filtered
-from .timing import Stretch
-from .values import Columns
 
 NAMES = ("q", "qd", "tau")
 MUCH_BETTER = 0.5

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, SupportsInt
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 Severity = Literal["error", "warning", "note"]
 """An error spoils a fit or makes it refuse the log; a warning costs accuracy; a note is good to know."""
@@ -110,12 +110,6 @@ class Finding:
 def worst_first(found: Iterable[Finding]) -> tuple[Finding, ...]:
     """By severity; what is equally bad stays in its order."""
     return tuple(sorted(found, key=lambda finding: SEVERITIES.index(finding.severity)))
-
-
-def spans(rows: Bool[np.ndarray, " time"]) -> tuple[tuple[int, int], ...]:
-    """The stretches in which a mask is true, as (first, after the last)."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], rows, [False]])))
-    return tuple((int(first), int(end)) for first, end in zip(edges[::2], edges[1::2], strict=True))
 
 
 def plural(count: SupportsInt, thing: str) -> str:

@@ -33,16 +33,16 @@ class Lag:
 
 
 @dataclass(frozen=True, eq=False)
-class Misfit:
+class DelayScan:
     """What is unexplained of one signal, in shares of its variance, for each part of the log and each delay tried."""
 
     delays: Float[np.ndarray, " delays"]
     left: Float[np.ndarray, "parts delays"]
 
 
-def misfit(
+def scan_delays(
     motion: Motion, signal: Float[np.ndarray, " samples"], features: Float[np.ndarray, "samples features"]
-) -> Misfit | None:
+) -> DelayScan | None:
     """How well a combination of features explains the signal at each delay; None if the log is too short to tell."""
     longest = min(LONGEST_LAG, 1 / motion.cutoff)
     delays = np.linspace(-longest, longest, TRIED)
@@ -53,12 +53,12 @@ def misfit(
     whole = np.sum((tried - tried.mean(axis=0)) ** 2, axis=0)
     if not whole.min() > 0:
         return None
-    return Misfit(delays, Regression(features[inner]).fit(tried).left / whole)
+    return DelayScan(delays, Regression(features[inner]).fit(tried).left / whole)
 
 
-def best_lag(misfit: Misfit) -> Lag | None:
+def best_lag(scan: DelayScan) -> Lag | None:
     """The delay that explains the signal best; None if it is longer than those tried."""
-    delays, left = misfit.delays, misfit.left
+    delays, left = scan.delays, scan.left
     total = left.sum(axis=0)
     if not 0 < np.argmin(total) < TRIED - 1:
         return None
@@ -66,6 +66,12 @@ def best_lag(misfit: Misfit) -> Lag | None:
     error = float(np.std(seconds)) / np.sqrt(PARTS)
     now, then = float(total[TRIED // 2]), float(total.min())
     return Lag(_minimum(delays, total), error, 1 - then / now if now > 0 else 0.0, then)
+
+
+def harm(motion: Motion, values: Float[np.ndarray, " samples"], seconds: float) -> float:
+    """How wrong a delay makes a signal, as a share of its deviation; its slope is taken inside each stretch."""
+    slopes = [np.gradient(values[rows], motion.step) for rows in motion.stretches if rows.stop - rows.start > 1]
+    return abs(seconds) * float(np.std(np.concatenate(slopes)) / np.std(values))
 
 
 def _shifted(

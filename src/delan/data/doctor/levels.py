@@ -6,8 +6,8 @@ import numpy as np
 from jaxtyping import Float
 
 from ...joints import Joints, Recording
+from ..stretches import Stretch
 from .finding import Finding, plural, spread
-from .timing import Stretch
 
 Column = Float[np.ndarray, " time"]
 Columns = dict[str, Float[np.ndarray, "time dof"]]

@@ -7,9 +7,9 @@ import numpy as np
 import scipy
 from jaxtyping import Float
 
-from ..smoothing import ORDER
-from .timing import Stretch
-from .values import Columns
+from ..smoothing import HIGHEST_CUTOFF, ORDER, stride
+from ..stretches import Stretch
+from .levels import Columns
 
 FEWEST_ROWS = 40
 """A shorter stretch has no middle left once the filter's ends are cut away."""
@@ -17,10 +17,6 @@ MOTION_ENERGY = 0.995
 """Motion is what lies below the frequency that holds this share of the positions' energy,"""
 BANDWIDTHS = 4.0
 """and the filter lets so many times that frequency pass: torques of a sine hold its harmonics."""
-HIGHEST_CUTOFF = 0.2
-"""of the sampling rate at most: higher, differences are no derivatives."""
-SAMPLES_A_PERIOD = 10
-"""of the cut-off are kept; more would say the same again."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +28,7 @@ class Motion:
         cutoff: of the filter [Hz].
         q, speed, acceleration: positions and their derivatives, from the positions alone.
         logged: every other channel of the log through the same filter.
-        stretch: which stretch a sample is of; row: of the recording that is nearest to a sample.
+        stretch: which stretch a sample is of.
     """
 
     t: Float[np.ndarray, " samples"]
@@ -41,7 +37,6 @@ class Motion:
     acceleration: Float[np.ndarray, "samples dof"]
     logged: dict[str, Float[np.ndarray, "samples dof"]]
     stretch: np.ndarray
-    row: np.ndarray
     step: float
     period: float
     cutoff: float
@@ -76,36 +71,35 @@ def filtered(t: Float[np.ndarray, " time"], columns: Columns, stretches: tuple[S
     if not even:
         return None
     cutoff = cutoff_of([one[1]["q"] for one in even], step)
-    every = max(1, int(1 / (SAMPLES_A_PERIOD * cutoff * step)))
+    every = stride(step, cutoff)
     parts = []
-    for index, (times, signals, nearest) in enumerate(even):
+    for index, (times, signals) in enumerate(even):
         part = _derived(times, signals, step, cutoff)
         edge = min(round(0.5 / (cutoff * step)), len(times) // 4)
         kept = slice(edge, len(times) - edge, every)
-        part = {name: values[kept] for name, values in {**part, "row": nearest}.items()}
+        part = {name: values[kept] for name, values in part.items()}
         parts.append({**part, "stretch": np.full(len(part["t"]), index)})
     joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    own = ("t", "q", "speed", "acceleration", "stretch", "row")
+    own = ("t", "q", "speed", "acceleration", "stretch")
     logged = {name.removeprefix("logged_"): values for name, values in joined.items() if name not in own}
     return Motion(**{name: joined[name] for name in own}, logged=logged, step=step * every, period=step, cutoff=cutoff)
 
 
 def _resampled(
     t: np.ndarray, columns: Columns, piece: Stretch, step: float
-) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """A stretch on even steps, by straight lines; as it is if its steps are even already."""
     times = t[piece.rows]
     signals = {name: values[piece.rows] for name, values in columns.items()}
     if np.abs(np.diff(times) / step - 1).max() < 1e-3:
-        return times, signals, np.arange(piece.start, piece.end)
+        return times, signals
     count = min(int((times[-1] - times[0]) / step) + 1, 4 * len(times))
     new = times[0] + step * np.arange(count)
-    nearest = piece.start + np.round(np.interp(new, times, np.arange(len(times)))).astype(int)
     interpolated = {
         name: np.stack([np.interp(new, times, column) for column in values.T], axis=1)
         for name, values in signals.items()
     }
-    return new, interpolated, nearest
+    return new, interpolated
 
 
 def cutoff_of(positions: list[np.ndarray], step: float) -> float:

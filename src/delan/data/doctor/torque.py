@@ -1,4 +1,4 @@
-"""Torque against motion, of a robot of which nothing is known: signs, delay, and whether friction shows.
+"""Torque against motion, of a robot of which nothing is known: signs, and whether friction shows.
 
 Each torque is regressed on what any arm's torque is made of, with free weights: accelerations, whose weights change
 with the positions; products of speeds; a smooth function of the positions for gravity; and for friction each joint's
@@ -24,12 +24,12 @@ ALONE = 0.02
 """An acceleration or speed is told apart from all else if this share of its variance is its own."""
 VISIBLE = 0.01
 """A weight counts if what only its term explains is this share of the torque's deviation,"""
+SURE = 4.0
+"""and if it is so many times its standard error, by leaving out parts of the log in turn."""
 ENOUGH = 0.97
 """With so many free weights, less than this share explained says nothing of a delay."""
 UNSEEN = 0.05
 """Friction is not there if it would show with a standard error below this share of the torque's deviation."""
-SURE = 4.0
-"""and if it is so many times its standard error, by leaving out parts of the log in turn."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class JointTorque:
 
 
 def examine_torque(motion: Motion, joints: Joints, silent: frozenset[int]) -> list[Finding]:
-    """Signs, delays and friction; joints that are dead are left out."""
+    """Signs and friction; joints that are dead are left out."""
     alive = [joint for joint in range(joints.dof) if joint not in silent]
     features = anything(motion, alive)
     if not alive or len(motion) < 2 * features.shape[1]:
@@ -80,7 +80,7 @@ def examine_torque(motion: Motion, joints: Joints, silent: frozenset[int]) -> li
             found.append(_sign(told, joint))
         else:
             friction[joint] = told
-    return found + _friction(friction, joints)
+    return found + _friction(friction)
 
 
 def anything(motion: Motion, alive: list[int]) -> Float[np.ndarray, "samples features"]:
@@ -142,7 +142,7 @@ def _sign(told: JointTorque, joint: int) -> Finding:
     )
 
 
-def _friction(told: dict[int, JointTorque], joints: Joints) -> list[Finding]:
+def _friction(told: dict[int, JointTorque]) -> list[Finding]:
     """For each joint, whether its torque depends on the direction of motion."""
     found = []
     for joint, one in told.items():

@@ -1,15 +1,12 @@
 """Values that cannot be: no numbers, spikes, angles that jump by a turn; told of, and mended for what follows."""
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 
 from ...joints import Joints, Recording
-from .finding import Finding, plural, spans
-from .levels import quantum, steps_of
-from .timing import Stretch
-
-Column = Float[np.ndarray, " time"]
-Columns = dict[str, Float[np.ndarray, "time dof"]]
+from ..stretches import Stretch, spans
+from .finding import Finding, plural
+from .levels import Column, Columns, quantum, steps_of
 
 ABSURD = 1e12
 """No robot turns so far or pulls so hard, in whatever unit: fill values of loggers are taken for missing numbers."""
@@ -37,9 +34,11 @@ SPIKE_ENERGY = 1e-3
 for they are differentiated."""
 NEIGHBOURS = 30
 """Rows on either side that tell what errors are usual nearby."""
+SLOW_MOTION = 0.1
+"""A row is in motion if the robot moves there at more than this share of its usual speed."""
 
 
-def columns_of(recording: Recording) -> Columns:
+def measured_columns(recording: Recording) -> Columns:
     """The quantities that were logged, by name."""
     named = {"q": recording.q, "qd": recording.qd, "qdd": recording.qdd, "tau": recording.tau}
     return {name: np.asarray(values, dtype=float) for name, values in named.items() if values is not None}
@@ -48,7 +47,7 @@ def columns_of(recording: Recording) -> Columns:
 def examine_values(recording: Recording, stretches: tuple[Stretch, ...]) -> tuple[list[Finding], Columns]:
     """What is wrong with single values, and the columns without it: filled in, unwound, spikes cut off."""
     found: list[Finding] = []
-    mended = columns_of(recording)
+    mended = measured_columns(recording)
     for name, table in mended.items():
         table = table.copy()
         mended[name] = table
@@ -210,3 +209,37 @@ def _outliers(recording: Recording, name: str, joint: int, spikes: np.ndarray, e
         text=f"{plural(len(places), 'isolated spike')}, the largest {size[row]:.3g} at row {row}",
         remedy="replace these values by what their neighbours foretell, or drop the rows; look for loose wires",
     )
+
+
+def repeated_rows(columns: Columns, trajectory: np.ndarray, stretches: tuple[Stretch, ...]) -> list[Finding]:
+    """Rows that say again, at a later time, what the row before said, while the robot moves."""
+    table = np.concatenate([columns[name] for name in ("q", "qd", "tau") if name in columns], axis=1)
+    same = np.zeros(len(table), dtype=bool)
+    same[1:] = (table[1:] == table[:-1]).all(axis=1)
+    if not same.any():
+        return []
+    q = columns["q"] / np.maximum(np.ptp(columns["q"], axis=0), 1e-300)
+    pace = np.zeros(len(table))
+    for piece in stretches:
+        if len(piece) > 4:
+            inside = q[piece.rows]
+            pace[piece.start + 2 : piece.end - 2] = np.abs(inside[4:] - inside[:-4]).sum(axis=1)
+    moving = pace > SLOW_MOTION * np.median(pace[pace > 0]) if (pace > 0).any() else np.zeros(len(table), dtype=bool)
+    # A robot at rest says the same for long; a logger that is faster than its sensor repeats a few rows.
+    rows = same & moving
+    if not rows.any():
+        return []
+    share = np.count_nonzero(rows) / max(1, np.count_nonzero(moving))
+    rate = f", {share:.0%} of all rows in motion" if share > 0.01 else ""
+    by_hand = "drop the repeated rows: beside logged accelerations `delan fit` takes every row as it is"
+    mend = by_hand if "qdd" in columns else "nothing by hand: `delan fit` leaves repeated rows out"
+    return [
+        Finding(
+            kind="duplicate",
+            severity="warning",
+            trajectory=int(trajectory[np.argmax(rows)]),
+            rows=spans(rows),
+            text=f"{plural(np.count_nonzero(rows), 'row')} in motion repeat every value of the row before{rate}",
+            remedy=f"{mend}; next time, log when the robot sends a new state, not faster",
+        )
+    ]

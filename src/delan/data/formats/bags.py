@@ -102,11 +102,12 @@ def _plugin(path: Path) -> str:
     return next(name for magic, name in _PLUGINS.items() if head.startswith(magic))
 
 
-def read_bag(path: Path, mapped: Mapping[str, tuple[str, ...]]) -> list[Sheet]:
-    """The sheet in a bag; `mapped` may name the topics of q, tau and current."""
+def read_bag(path: Path, mapped: Mapping[str, tuple[str, ...]], *, currents: bool = False) -> list[Sheet]:
+    """The sheet in a bag; `mapped` may name the topics of q, tau and current, `currents` wants these beside torques."""
     source = str(path)
     with _opened(path) as bag:
-        plan = _plan(source, bag, {name: patterns[0] for name, patterns in mapped.items() if len(patterns) == 1})
+        topics = {name: patterns[0] for name, patterns in mapped.items() if len(patterns) == 1}
+        plan = _plan(source, bag, topics, currents)
     fields = {"t": Field(unit=1e-9)}
     for name in (*plan.parts.values(), *(each.field for each in plan.beside)):
         fields[name] = Field(shape=(-1, plan.dof))
@@ -123,7 +124,7 @@ def read_bag(path: Path, mapped: Mapping[str, tuple[str, ...]]) -> list[Sheet]:
     return [Sheet(source=source, kind="arrays", form=BAG_FORM, fields=fields, pieces=pieces, joints=joints)]
 
 
-def _plan(source: str, bag: _Bag, mapped: Mapping[str, str]) -> _Plan:
+def _plan(source: str, bag: _Bag, mapped: Mapping[str, str], currents: bool) -> _Plan:
     topic = _state_topic(source, bag, mapped)
     first = bag.first(topic)
     if first is None or not len(first.position):
@@ -136,9 +137,11 @@ def _plan(source: str, bag: _Bag, mapped: Mapping[str, str]) -> _Plan:
         values = getattr(first, part)
         if len(values) == dof and not np.isnan(values).all():
             parts[part] = topic if mapped.get(quantity) == topic else quantity
-    beside = []
+    beside: list[_Beside] = []
+    needed = "effort" not in parts
     for quantity in ("tau", "current"):
-        other = mapped.get(quantity) or _topic_of(source, bag, quantity, topic, needed="effort" not in parts)
+        needed = needed and (currents or not beside)  # where torques are and no gain, nobody asks for currents
+        other = mapped.get(quantity) or (_topic_of(source, bag, quantity, topic) if needed else None)
         if other is not None and other != topic and other in bag.kinds:
             field = other if quantity in mapped else quantity
             if quantity == "tau":
@@ -170,19 +173,16 @@ def _has_positions(bag: _Bag, topic: str) -> bool:
     return first is not None and len(first.position) > 0
 
 
-def _topic_of(source: str, bag: _Bag, quantity: str, states: str, *, needed: bool) -> str | None:
-    """The topic beside the states whose name says the quantity, if the states lack it."""
-    if not needed:
-        return None
+def _topic_of(source: str, bag: _Bag, quantity: str, states: str) -> str | None:
+    """The topic beside the states whose name says the quantity."""
     found = [
         topic
         for topic, kind in bag.kinds.items()
         if kind in (_STATE, *_ARRAYS) and topic != states and measures(topic.strip("/")) == quantity
     ]
     if len(found) > 1:
-        raise DataError(
-            source, f"several topics may hold {quantity}: {', '.join(found)}; say which by --map {quantity}="
-        )
+        problem = f"several topics may hold {quantity}: {', '.join(found)}; say which by --map {quantity}=TOPIC"
+        raise DataError(source, problem)
     return found[0] if found else None
 
 

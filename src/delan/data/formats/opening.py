@@ -1,11 +1,12 @@
 """Open a log, whatever its form: the form is told by what the file holds, not by how it is called."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import csv
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...errors import DataError
-from ...joints import COMPONENTS
 from .. import recording_file
+from ..log_parts import columns_of
 from . import archive, bags, columnar, hierarchy, matlab, table
 from .sheet import Field, Pieces, Sheet
 
@@ -38,11 +39,14 @@ def _is_log(path: Path) -> bool:
     return head.startswith((recording_file.MAGIC, columnar.MAGIC)) or _array_form(head) is not None or bags.is_bag(head)
 
 
-def open_log(path: Path, *, mapped: Mapping[str, tuple[str, ...]], gaps: bool = False) -> list[Sheet]:
-    """The sheets of a log, given what was mapped of it; with `gaps` empty cells of a table are no errors."""
+def open_log(
+    path: Path, *, mapped: Mapping[str, tuple[str, ...]], currents: bool = False, gaps: bool = False
+) -> list[Sheet]:
+    """The sheets of a log, given what was mapped of it and whether torques are to be made of currents; with `gaps`
+    empty cells of a table are no errors."""
     source = str(path)
     if path.is_dir():
-        return bags.read_bag(path, mapped)
+        return bags.read_bag(path, mapped, currents=currents)
     head = _head(path)
     if not head:
         raise DataError(source, f"the file is empty; {_FORMS}")
@@ -54,7 +58,7 @@ def open_log(path: Path, *, mapped: Mapping[str, tuple[str, ...]], gaps: bool = 
     if head.startswith(columnar.MAGIC):
         return columnar.read_columnar(path)
     if bags.is_bag(head):
-        return bags.read_bag(path, mapped)
+        return bags.read_bag(path, mapped, currents=currents)
     names = {name for patterns in mapped.values() for name in patterns}
     form = _array_form(head)
     if form == "npz":
@@ -63,7 +67,10 @@ def open_log(path: Path, *, mapped: Mapping[str, tuple[str, ...]], gaps: bool = 
         return matlab.read_matlab(path, names)
     if form == "hdf5":
         return hierarchy.read_hierarchy(path, names)
-    return table.read_table(path, gaps=gaps)
+    try:
+        return table.read_table(path, gaps=gaps)
+    except (UnicodeError, csv.Error) as error:
+        raise DataError(source, f"is of no form that is read, nor text ({error}); {_FORMS}") from None
 
 
 def _head(path: Path) -> bytes:
@@ -88,15 +95,10 @@ def _array_form(head: bytes) -> str | None:
 def _own(path: Path) -> Sheet:
     """The sheet of a recording that we wrote."""
     recording = recording_file.read_recording_file(path)
-    columns = {name: getattr(recording, name) for name in ("t", "q", "qd", "qdd", "tau", "trajectory")}
-    columns |= {name: recording.truth.get(name) for name in COMPONENTS}
-    held = {name: values for name, values in columns.items() if values is not None}
+    held = columns_of(recording)
 
     def pieces(wanted: Sequence[str], rows: int) -> Pieces:
-        return _slices(len(recording.t), rows, wanted)
-
-    def _slices(length: int, rows: int, wanted: Sequence[str]) -> Iterator[dict]:
-        for start in range(0, length, rows):
+        for start in range(0, len(recording.t), rows):
             yield {name: held[name][start : start + rows] for name in wanted}
 
     return Sheet(

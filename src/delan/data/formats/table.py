@@ -43,13 +43,12 @@ class _Dialect:
 
 
 def read_table(path: Path, *, gaps: bool = False) -> list[Sheet]:
-    """The sheet in a text file; with `gaps` an empty cell is not a number instead of an error."""
+    """The sheet in a text file; with `gaps` an empty cell is not a number instead of an error.
+
+    What is no text raises `UnicodeError` or `csv.Error`: the caller knows what else the file could have been.
+    """
     source = str(path)
-    try:
-        dialect = _dialect(path)
-    except (UnicodeError, csv.Error) as error:
-        problem = f"is neither npz nor readable text ({error}); expected {CSV_FORM}"
-        raise DataError(source, problem) from None
+    dialect = _dialect(path)
     repeated = next((name for name, times in Counter(dialect.header).items() if name and times > 1), None)
     if repeated is not None:
         raise DataError(source, "stands more than once in the header; name each column once", column=repeated)
