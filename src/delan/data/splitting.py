@@ -29,6 +29,11 @@ def hold_out(dataset: Dataset, share: float, *, key: PRNGKeyArray) -> tuple[Data
     return counting(dataset, training), counting(dataset, validation)
 
 
+def split_key(key: PRNGKeyArray) -> PRNGKeyArray:
+    """The part of a fit's key that decides which motion is kept apart, the same for all who take part with that key."""
+    return jax.random.split(key, 3)[0]
+
+
 def split_rows(
     dataset: Dataset, share: float, *, key: PRNGKeyArray
 ) -> tuple[Bool[np.ndarray, " time"], Bool[np.ndarray, " time"]]:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..data.splitting import hold_out
+from ..data.splitting import hold_out, split_key
 from ..joints import Dataset, Joints
 from ..models.actuated import ActuatedModel
 from ..models.actuator import ActuatorSettings
@@ -220,7 +220,7 @@ def _as_chain(arm: RigidBody) -> LearnedModel:
 
 def split(dataset: Dataset, settings: FitSettings, key: PRNGKeyArray) -> tuple[Dataset, Dataset]:
     """The training and validation samples of everybody who takes part with this key."""
-    return hold_out(dataset, settings.validation, key=jax.random.split(key, 3)[0])
+    return hold_out(dataset, settings.validation, key=split_key(key))
 
 
 def _error(scores: Scores) -> float:

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ..data.splitting import hold_out
+from ..data.splitting import hold_out, split_key
 from ..errors import DataError, SettingsError
 from ..joints import Dataset
 from ..models.actuated import ActuatedModel, links_of
@@ -115,10 +115,9 @@ def _fit_one(
     stop: threading.Event | None,
     shared_split: PRNGKeyArray | None = None,
 ) -> FitResult:
-    split_key, model_key, train_key = jax.random.split(key, 3)
-    if shared_split is not None:
-        split_key = shared_split
-    training, validation = hold_out(dataset, settings.validation, key=split_key)
+    _, model_key, train_key = jax.random.split(key, 3)  # the first is that of `split_key`
+    kept_apart = split_key(key) if shared_split is None else shared_split
+    training, validation = hold_out(dataset, settings.validation, key=kept_apart)
     chosen = plan(model, training, settings, START if friction == "auto" else friction)
     kept = None
     if checkpoint is not None:

@@ -12,7 +12,8 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from ..data.preparation import PreparationSettings, prepare
-from ..data.splitting import counting, split_rows
+from ..data.smoothing import HIGHEST_CUTOFF
+from ..data.splitting import hold_out, split_key
 from ..errors import SettingsError
 from ..joints import Dataset, Recording
 from ..models.actuated import ActuatedModel
@@ -145,8 +146,7 @@ def fit_log(
     stop = stop or threading.Event()
     choice = _choice(recording, settings, budget, key, progress, stop)
     dataset = prepare(recording, choice.settings)
-    rows = split_rows(dataset, settings.fit.validation, key=jax.random.split(key, 3)[0])
-    training, validation = (_part(dataset, mask) for mask in rows)
+    training, validation = hold_out(dataset, settings.fit.validation, key=split_key(key))
     learned_from = dataset
     if settings.accelerations == "none":
         learned_from = prepare(recording, choice.settings.unfiltered)
@@ -227,10 +227,6 @@ def _relearned(best: Entry, training: Dataset, dataset: Dataset, budget: Budget)
     return replace(best, relearned=relearned(best.fit, training, dataset))
 
 
-def _part(dataset: Dataset, rows: np.ndarray) -> Dataset:
-    return dataset.rows(rows) if dataset.counted is None else counting(dataset, rows)
-
-
 def _choice(
     recording: Recording,
     settings: LogFitSettings,
@@ -242,7 +238,7 @@ def _choice(
     if settings.accelerations == "none":
         # Nothing learns from what this filters; it sets what of a motion's ends is left out, and is drawn.
         rate = 1 / float(np.median(np.diff(recording.t)))
-        return PreparationChoice(PreparationSettings(cutoff=min(1 / SECONDS, rate / 5)), (), 0.0, None)
+        return PreparationChoice(PreparationSettings(cutoff=min(1 / SECONDS, HIGHEST_CUTOFF * rate)), (), 0.0, None)
     if settings.cutoff is not None:
         return PreparationChoice(PreparationSettings(cutoff=settings.cutoff), (), 0.0, None)
     return choose_preparation(

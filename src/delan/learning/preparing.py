@@ -19,7 +19,8 @@ from jaxtyping import Float, PRNGKeyArray
 from ..data.doctor.motion import cutoff_of
 from ..data.excerpts import excerpt_of
 from ..data.preparation import PreparationSettings, prepare, stride
-from ..data.splitting import hold_out
+from ..data.smoothing import HIGHEST_CUTOFF
+from ..data.splitting import hold_out, split_key
 from ..errors import DataError
 from ..joints import Dataset, Recording
 from ..models.actuated import ActuatedModel
@@ -35,8 +36,6 @@ from .training import Progress
 
 LOWEST, STEP, TRIALS = 1.0, 1.5, 12
 """Cut-offs tried: from this many Hz, each so many times the one before."""
-HIGHEST_SHARE = 0.2
-"""of the sampling rate is the highest cut-off: beyond it differences are no derivatives."""
 MOST_BYTES = 64e6
 """of a recording that the choice is made on; of a larger one, runs evenly over it."""
 ROWS = 2000
@@ -118,7 +117,7 @@ def _rate(recording: Recording) -> float:
 
 def _grid(recording: Recording) -> Float[np.ndarray, " cutoffs"]:
     grid = LOWEST * STEP ** np.arange(TRIALS)
-    grid = grid[grid <= HIGHEST_SHARE * _rate(recording)]
+    grid = grid[grid <= HIGHEST_CUTOFF * _rate(recording)]
     if not len(grid):
         raise DataError(
             recording.source,
@@ -166,7 +165,7 @@ class _Desk:
         return self.prepared(len(self.grid) - 1).tau
 
     def split(self, place: int, delay: float = 0.0) -> tuple[Dataset, Dataset]:
-        return hold_out(self.prepared(place, delay), self.share, key=jax.random.split(self.key, 3)[0])
+        return hold_out(self.prepared(place, delay), self.share, key=split_key(self.key))
 
     def fit(
         self,

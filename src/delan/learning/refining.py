@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from ..data.preparation import PreparationSettings, prepare
-from ..data.splitting import counting, split_rows
+from ..data.splitting import counting, split_key, split_rows
 from ..joints import Dataset, Recording
 from ..models.actuated import friction_of
 from ..models.dynamics import in_precision
@@ -94,7 +94,7 @@ def without_accelerations(
     if head is not None and "load" in head.terms:
         return result, None
     raw = prepare(recording, prepared.unfiltered)
-    training, held = split_rows(dataset, limits.validation, key=jax.random.split(key, 3)[0])
+    training, held = split_rows(dataset, limits.validation, key=split_key(key))
     validation = counting(dataset, held)
     with jax.enable_x64(True):
         windows = Windows.of(counting(raw, training), head)
