@@ -208,6 +208,49 @@ def test_missed_periods_pass_under_the_old_torque_and_the_reference_moves_on():
     assert result.tracking.mse_sum < 1e-4
 
 
+def test_a_robot_that_moves_by_itself_is_not_stepped_through_missed_periods(tmp_path):
+    clock, learner = StallingClock({0.1: 7.5 * DT}), StandInLearner(CHAIN)
+
+    class Real(Witness):
+        """Its step takes a period."""
+
+        def step(self, tau: np.ndarray) -> JointState:
+            clock.sleep_until(clock.now() + 0.999 * DT)
+            return super().step(tau)
+
+    robot, controller = Real(MujocoRobot.of(TWO_LINK)), TrackingController(LOW_GAINS["two_link"])
+    settings, reference = LoopSettings(catches_up=False), cut(LETTER, 100)
+    with Recorder(tmp_path / "a.run", TWO_LINK.joints, row_layout(2), dt=DT) as recorder:
+        result = run_loop(
+            robot,
+            reference,
+            controller,
+            Compiled(CHAIN),
+            clock,
+            learner=learner,
+            recorder=recorder,
+            settings=settings,
+        )
+    assert (result.ended, result.stats.periods, result.stats.missed) == ("finished", 100, 7)
+    assert len(robot.torques) == 93
+    np.testing.assert_allclose(result.t, np.arange(100) * DT)
+    for name in ("q", "tau", "q_des"):
+        np.testing.assert_array_equal(getattr(result, name)[50:57], np.tile(getattr(result, name)[49], (7, 1)))
+    np.testing.assert_array_equal(result.q_des[57:], LETTER.q[57:100])
+    acted = np.delete(result.t, slice(50, 57))
+    np.testing.assert_array_equal(read_recording_file(tmp_path / "a.run").t, acted)
+    np.testing.assert_array_equal([row[0] for row in learner.given], np.delete(acted, 50))  # that state is of before
+
+
+def test_a_robot_that_moves_by_itself_may_miss_the_first_periods_and_the_last():
+    robot, controller = Witness(MujocoRobot.of(TWO_LINK)), TrackingController(LOW_GAINS["two_link"])
+    clock, settings = StallingClock({0.0: 3.5 * DT, 0.1: 1.0}), LoopSettings(catches_up=False)
+    result = run_loop(robot, cut(LETTER, 100), controller, Direct(TWO_LINK_BODY), clock, settings=settings)
+    assert (result.ended, result.stats.periods, result.stats.missed) == ("finished", 100, 53)
+    assert np.isfinite(np.hstack([result.q, result.qd, result.tau, result.q_des])).all()
+    np.testing.assert_array_equal(result.q[:4], np.tile(LETTER.q[0], (4, 1)))
+
+
 def test_a_stall_that_outlasts_the_reference_ends_the_run():
     result = run(reference=cut(LETTER, 100), clock=StallingClock({0.1: 10.0}))
     assert (result.ended, result.stats.periods, result.stats.missed) == ("finished", 100, 50)
