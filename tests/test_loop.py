@@ -491,13 +491,13 @@ def stopping_at(t: float, act: Any) -> Any:
     return lambda progress: act() if progress.t >= t else None
 
 
-@pytest.mark.parametrize("how", ["event", "ctrl-c"])
+@pytest.mark.parametrize("how", [None, signal.SIGINT, signal.SIGTERM])
 def test_a_stop_brakes_the_robot_first_and_the_result_is_whole(how):
     stop = threading.Event()
-    act = stop.set if how == "event" else (lambda: os.kill(os.getpid(), signal.SIGINT))
-    before = signal.getsignal(signal.SIGINT)
+    act = stop.set if how is None else (lambda: os.kill(os.getpid(), how))
+    before = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)]
     result = run(progress=stopping_at(0.8, act), stop=stop)
-    assert signal.getsignal(signal.SIGINT) is before
+    assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)] == before
     assert (result.ended, result.interrupted) == ("interrupted", True)
     assert 0.8 < result.t[-1] < 0.8 + 2 * LoopSettings().stop + 0.01
     assert np.abs(result.qd[result.piece == 0][-1]).max() > 0.5
@@ -505,6 +505,16 @@ def test_a_stop_brakes_the_robot_first_and_the_result_is_whole(how):
     assert (result.labels[-1], result.scored[-1]) == ("stop", False)
     assert np.isfinite(result.tau).all()
     np.testing.assert_allclose(np.gradient(result.q_des, DT, axis=0)[5:-5], result.qd_des[5:-5], atol=0.05)
+
+
+def test_a_handler_of_the_callers_own_for_sigterm_is_left_to_it():
+    heard: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
+    try:
+        result = run(reference=cut(LETTER, 100), progress=lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert (result.ended, heard) == ("finished", [signal.SIGTERM])
 
 
 def test_a_fault_of_the_caller_turns_the_motors_off():

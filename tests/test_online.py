@@ -18,7 +18,7 @@ from delan.models.blueprint import Blueprint
 from delan.models.chain import LagrangianChainSettings
 from delan.models.feed_forward import FeedForwardSettings
 from delan.models.network import LagrangianNetworkSettings
-from delan.realtime.learner import ProcessLearner, SteppedLearner, Task
+from delan.realtime.learner import LearnerNote, ProcessLearner, SteppedLearner, Task
 
 DT = 0.002
 SMALL = OnlineSettings(rows=64, first=30, window=20)
@@ -175,9 +175,11 @@ def test_a_learner_in_a_process_learns_dies_and_comes_back():
     learner = ProcessLearner(Task(PENDULUM, DT, SMALL, seed=0))
     try:
         learner.start()
+        assert learner.pid is not None
+        os.kill(learner.pid, signal.SIGINT)  # Ctrl-C, which the terminal sends to all, is for the loop alone
         first = fed_until(learner, 0.0)
         assert first.weights.shape == (PENDULUM.size,)
-        assert learner.pid is not None
+        assert learner.restarts == 0
         os.kill(learner.pid, signal.SIGKILL)
         while learner.alive:
             time.sleep(0.01)
@@ -190,6 +192,17 @@ def test_a_learner_in_a_process_learns_dies_and_comes_back():
     finally:
         learner.close()
     assert not learner.alive
+
+
+def test_a_change_of_the_robot_is_told_after_a_restart_too():
+    learner = ProcessLearner(Task(PENDULUM, DT, SMALL, seed=0))
+    try:
+        for changes, changed in ((0, 0.0), (1, 5.0), (1, 5.0), (0, 0.0), (1, 9.0), (2, 12.0)):
+            learner._notes.publish(LearnerNote(0.1, 0.1, 10, 1, changes, changed))
+            learner.refresh()
+        assert [t for t, _ in learner.events] == [5.0, 9.0, 12.0]
+    finally:
+        learner.close()
 
 
 def fed_until(learner: ProcessLearner, start: float):

@@ -6,6 +6,7 @@ The loop gives what it measured and takes what was learned; it never waits for e
 
 import multiprocessing
 import os
+import signal
 import threading
 import time
 from dataclasses import dataclass
@@ -266,7 +267,8 @@ class ProcessLearner:
         row = self._notes.read()
         if row is not None:
             self.note = LearnerNote(*row.tolist())
-            if self.note.changes > len(self._changes):
+            # By its time, not by its number: a learner that was started again counts from the beginning.
+            if self.note.changes and (not self._changes or self.note.changed != self._changes[-1][0]):
                 self._changes.append((self.note.changed, "the robot has changed; the learner forgot what was before"))
         return self._notes.version > 0
 
@@ -275,6 +277,7 @@ def _learn(
     task: Task, names: tuple[str, str, str, str], loop_core: int | None, parent: int, resumed: bool, patient: bool
 ) -> None:
     """The life of the process: until its parent ends or ends it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the loop, which brakes the robot first
     if not patient:
         give_way()
     if loop_core is not None:

@@ -82,7 +82,7 @@ def run_loop(
 ) -> LoopResult:
     """Lead the robot along the reference, and tell how it went.
 
-    Ctrl-C and `stop` end the run early: the robot is braked first, and the result is whole.
+    Ctrl-C, SIGTERM and `stop` end the run early: the robot is braked first, and the result is whole.
 
     Args:
         learner: gets every sample and gives models to `feed_forward`, which must be `Compiled` of its blueprint. It is
@@ -327,15 +327,20 @@ class _Run:
 
 @contextmanager
 def _interrupts(stop: threading.Event) -> Iterator[None]:
-    """Let Ctrl-C ask for a stop, where the main thread runs the loop, instead of tearing a period apart."""
+    """Let Ctrl-C and SIGTERM ask for a stop, where the main thread runs the loop, instead of tearing a period apart.
+
+    A handler of the caller's own for SIGTERM stays: nobody has one who does not mean to use it.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, lambda *_: stop.set())
+    taken = [signal.SIGINT] if callable(signal.getsignal(signal.SIGTERM)) else [signal.SIGINT, signal.SIGTERM]
+    before = {one: signal.signal(one, lambda *_: stop.set()) for one in taken}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
+        for one, handler in before.items():
+            signal.signal(one, signal.SIG_DFL if handler is None else handler)
 
 
 def _require_fitting(
