@@ -169,13 +169,7 @@ def run_online(
     stop = stop or threading.Event()
     feed_forward = build_feed_forward(settings)
     learner = _learner(settings, feed_forward, robot.dt)
-    granted = raise_priority(core=LOOP_CORE) if wall else None
-    controller = TrackingController(low_gains(settings.arm))
-    recorder = None
-    if record is not None:
-        layout = row_layout(robot.joints.dof)
-        provenance = {"robot": settings.robot, "feed_forward": settings.feed_forward}
-        recorder = Recorder(record, robot.joints, layout, dt=robot.dt, overwrite=True, provenance=provenance)
+    controller, recorder = TrackingController(low_gains(settings.arm)), None
 
     def lead(motions: Sequence[Trajectory], start: JointState | None, *, training: bool) -> LoopResult:
         return run_loop(
@@ -193,10 +187,14 @@ def run_online(
             onlooker=onlooker,
         )
 
-    awake = ExitStack()
-    try:
+    with ExitStack() as ending:  # in reverse: whatever becomes of the learner, the recording is whole by then
+        if learner is not None:
+            ending.callback(learner.close)
+        granted = raise_priority(core=LOOP_CORE) if wall else None
+        if record is not None:
+            recorder = ending.enter_context(_recorder(settings, record, robot))
         if granted is not None:
-            granted = replace(granted, problems=(*granted.problems, *awake.enter_context(kept_awake())))
+            granted = replace(granted, problems=(*granted.problems, *ending.enter_context(kept_awake())))
         train = lead(training_motions(settings), None, training=True)
         tests, state = {}, train.state
         for name, motions in unseen_motions(settings).items():
@@ -204,14 +202,17 @@ def run_online(
                 break
             tests[name] = lead(motions, state, training=False)
             state = tests[name].state
-    finally:
-        awake.close()
-        if learner is not None:
-            learner.close()
-        if recorder is not None:
-            recorder.close()
+    if recorder is not None:  # what failed in the last rows is known only now
+        stats = replace(train.stats, unrecorded=recorder.dropped, recording_problem=recorder.problem)
+        train = replace(train, stats=stats)
     engine = feed_forward.engine if isinstance(feed_forward, Compiled) else None
     return OnlineOutcome(settings, train, tests, _model(feed_forward, learner), granted, engine)
+
+
+def _recorder(settings: OnlineRun, path: Path, robot: Robot) -> Recorder:
+    layout = row_layout(robot.joints.dof)
+    provenance = {"robot": settings.robot, "feed_forward": settings.feed_forward}
+    return Recorder(path, robot.joints, layout, dt=robot.dt, overwrite=True, provenance=provenance)
 
 
 def training_motions(settings: OnlineRun) -> list[Trajectory]:

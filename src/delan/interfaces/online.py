@@ -14,6 +14,7 @@ import typer
 from .. import storage
 from ..experiments.online import OnlineOutcome, OnlineRun
 from ..realtime.live import MODES, Address, Broadcast, Onlooker, Orders, address_folder, announce
+from ..realtime.recorder import loss_told
 from ..realtime.stats import Progress
 from ..report.online import draw_tracking, draw_written
 
@@ -128,5 +129,6 @@ def tell(outcome: OnlineOutcome) -> None:
     for event in numbers["events"]:
         if event["kind"] in ("learner", "restart"):
             typer.echo(f"At {event['t']:.1f} s: {event['text']}.")
-    for problem in numbers["problems"]:
+    loss = loss_told(loop["unrecorded"], loop["recording_problem"])
+    for problem in [*numbers["problems"], *([] if loss is None else [loss])]:
         typer.echo(f"delan: {problem}", err=True)
