@@ -125,6 +125,14 @@ def test_friction_is_learned_online_but_not_its_memory():
         OnlineLearner(Blueprint(Joints.revolute(1), LagrangianChainSettings(), ActuatorSettings(("stops",))), DT)
 
 
+def test_what_cannot_be_learned_online_is_refused_before_there_is_a_process():
+    remembering = Blueprint(Joints.revolute(1), LagrangianChainSettings(), ActuatorSettings(("stops",)))
+    with pytest.raises(SettingsError, match=r"friction with memory \(stops\) cannot be learned online"):
+        Task(remembering, DT, SMALL, seed=0)
+    with pytest.raises(SettingsError, match="between 0 and half the control rate, 250 Hz, got 300"):
+        Task(PENDULUM, DT, OnlineSettings(cutoff=300.0), seed=0)
+
+
 def test_a_robot_that_changes_is_noticed_and_learned_anew():
     learner = OnlineLearner(PENDULUM, DT, SMALL)
     learner.absorb(swing(5.0))

@@ -2,6 +2,8 @@
 
 import errno
 import json
+import threading
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -68,6 +70,7 @@ def test_files_of_two_runs_are_not_mixed(tmp_path, monkeypatch):
         (("two-link", "--letters", "a,x"), "there is no letter 'x' to write"),
         (("wam5",), "there is no robot 'wam5'"),
         (("wam4", "--friction", "auto"), "online nothing chooses the terms of friction"),
+        (("two-link", "--friction", "stops"), "friction with memory (stops) cannot be learned online"),
         (("two-link", "--payload", "3"), "--payload is a time and a share"),
         (("wam4", "--test-speeds", "fast"), "--test-speeds is a list of numbers"),
     ],
@@ -105,3 +108,32 @@ def test_the_recording_is_whole_before_the_learner_ends(tmp_path, monkeypatch):
     with pytest.raises(SettingsError, match="a learner needs a feed-forward that can take its models"):
         run_online(PLAIN, record=tmp_path / "a.run")
     assert (written, learner.closed) == ([0], 1)
+
+
+def test_a_run_that_ends_on_the_way_to_a_test_is_told_whole(capsys):
+    stop = threading.Event()
+    outcome = run_online(
+        replace(PLAIN, test="v"), stop=stop, progress=lambda now: stop.set() if now.label == "to v" else None
+    )
+    assert outcome.interrupted
+    assert json.loads(json.dumps(outcome.as_dict(), allow_nan=False))["tracking"]["test"]["mse_sum"] is None
+    tell(outcome)
+    assert "Tracking error, test: not reached" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong", "known"),
+    [
+        ("clock", "Wall", "wall, stepped"),
+        ("feed_forward", "analytical", "none, gravity, analytic"),
+        ("engine", "bullet", "mujoco, pybullet"),
+        ("reference", "letter", "letters, cosines"),
+        ("test_on", "all", "unseen, seen"),
+        ("drive", "cables", "rigid, cable"),
+        ("optimizer", "sgd", "auto, adam"),
+    ],
+)
+@pytest.mark.usefixtures("as_shipped")
+def test_a_misspelt_option_is_refused(field, wrong, known):
+    with pytest.raises(SettingsError, match=f"there is no {field} '{wrong}'; there are {known}"):
+        OnlineRun(**{field: wrong})

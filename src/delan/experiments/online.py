@@ -3,9 +3,9 @@
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin
 
 import jax
 import numpy as np
@@ -31,7 +31,7 @@ from ..realtime.live import Onlooker
 from ..realtime.loop import LoopSettings, run_loop
 from ..realtime.priority import Granted, kept_awake, raise_priority
 from ..realtime.recorder import Recorder
-from ..realtime.stats import LoopResult, Progress, Tracking, row_layout
+from ..realtime.stats import LoopResult, Progress, Tracking, finite, row_layout
 from ..robots.arms import arm_named
 from ..robots.barrett_wam import WAM4_ANALYTIC, WAM7_ANALYTIC
 from ..robots.cable_drive import CableDrivenRobot
@@ -93,6 +93,10 @@ class OnlineRun:
     online: OnlineSettings = field(default_factory=OnlineSettings)
 
     def __post_init__(self) -> None:
+        for one in fields(self):
+            known, given = get_args(one.type), getattr(self, one.name)
+            if get_origin(one.type) is Literal and given not in known:
+                raise SettingsError(f"there is no {one.name} {given!r}; there are {', '.join(known)}")
         unknown = sorted(set(self.letters + self.test) - set(LETTERS))
         if unknown:
             raise SettingsError(f"there is no letter {unknown[0]!r} to write; there are {', '.join(LETTERS)}")
@@ -149,7 +153,7 @@ class OnlineOutcome:
             tracking |= {name: one["tracking"] for name, one in tests.items()}
         return {
             **train,
-            "tracking": tracking,
+            "tracking": finite(tracking),
             "test_loops": {name: one["loop"] for name, one in tests.items()},
             "engine": self.engine,
             "problems": [] if self.granted is None else list(self.granted.problems),

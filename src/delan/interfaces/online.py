@@ -113,6 +113,9 @@ def tell(outcome: OnlineOutcome) -> None:
     """The summary, in sentences and numbers."""
     numbers = outcome.as_dict()
     for name, tracking in numbers["tracking"].items():
+        if tracking["mse_sum"] is None:
+            typer.echo(f"Tracking error, {name}: not reached")
+            continue
         per_joint = " ".join(f"{one:.2e}" for one in tracking["mse"] if one is not None)
         typer.echo(f"Tracking error, {name}: MSE {tracking['mse_sum']:.3e} (per joint {per_joint})")
     loop = numbers["loop"]

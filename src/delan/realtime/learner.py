@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..errors import DelanError
-from ..learning.online import OnlineLearner, OnlineSettings
+from ..learning.online import OnlineLearner, OnlineSettings, sampler_for
 from ..models.blueprint import Blueprint
 from .channels import Latest, Layout, Stream
 from .priority import give_way, leave_core
@@ -110,6 +110,9 @@ class Task:
     dt: float
     settings: OnlineSettings
     seed: int
+
+    def __post_init__(self) -> None:
+        sampler_for(self.blueprint, self.dt, self.settings)  # refused here, not in a process of its own
 
 
 class SteppedLearner:
