@@ -155,6 +155,21 @@ def test_runs_are_found_and_what_dead_ones_left_is_cleared_away():
         Audience(address)
 
 
+def test_a_run_that_ends_while_it_is_looked_at_is_no_error():
+    broadcast, address = begin(LiveSettings())
+    here = live.address_folder() / f"{os.getpid()}.json"
+    announce(address, here)
+    audience = Audience(address)
+    here.write_text("{")  # read while it is taken away
+    assert audience.weights("delan") is None
+    announce(address.with_weights({"delan": "gone"}), here)
+    assert audience.weights("delan") is None
+    (live.address_folder() / "gone.json").symlink_to("nowhere")  # listed, and not there any more
+    assert [one.pid for one in running()] == [os.getpid()]
+    audience.close()
+    broadcast.close()
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
