@@ -616,6 +616,10 @@ BAD_REFERENCES = {
         cosines(ARMS["wam4"].limits, key=jax.random.key(0)).sample(DT),
         r"cosines, column q: expected positions of shape \(time, 2\), got \(5001, 4\)",
     ),
+    "too fast": (
+        cosines(LIMITS, key=jax.random.key(0), share=0.4).at_speed(10.0).sample(DT),
+        r"cosines, column qd, row \d+: joint \d should move at 1\d(\.\d)? rad/s \(or m/s\) and bears 10; slow",
+    ),
     "no numbers": (replace(LETTER, qd=np.where(LETTER.t[:, None] < 0.01, LETTER.qd, np.nan)), "column qd, row 5"),
 }
 
@@ -640,6 +644,10 @@ def test_settings_that_make_no_sense_are_refused(settings, problem):
         LoopSettings(**settings)
     with pytest.raises(SettingsError, match="need 0 < least ≤ window"):
         GateSettings(window=0.1)
+
+
+def test_letters_as_fast_as_the_arm_can_write_are_followed():
+    assert plan(letter_motion("e", speed=4.5, dt=DT), LIMITS, DT).end > 0
 
 
 def test_moves_keep_to_a_share_of_the_speed_limit():
