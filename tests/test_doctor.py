@@ -21,6 +21,7 @@ from delan.data.doctor.motion import Motion
 from delan.data.doctor.values import measured_columns
 from delan.data.preparation import PreparationSettings, prepare
 from delan.data.stretches import spans
+from delan.interfaces.check import _limits as urdf_limits
 from delan.interfaces.cli import app
 from delan.joints import Joints, Recording
 from delan.report.doctor import draw_check
@@ -390,6 +391,16 @@ def test_the_command_tells_draws_and_exits_by_what_it_found(tmp_path):
     assert told["errors"] == sum(one["severity"] == "error" for one in told["findings"]) > 0
     assert told["joints"] == list(WAM4.joints.names)
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_urdf_with_zeros_for_limits_and_exchanged_ends_is_read(tmp_path):
+    text = '<robot name="r"><joint name="{}"><limit lower="{}" upper="{}" effort="0" velocity="nan"/></joint></robot>'
+    (tmp_path / "arm.urdf").write_text(text.format("joint0", 1, -1))
+    limits = urdf_limits(tmp_path / "arm.urdf", Joints.revolute(1))
+    np.testing.assert_array_equal([limits.lower, limits.upper], [[-np.inf], [np.inf]])
+    (tmp_path / "arm.urdf").write_text(text.format("joint0", 0, 0))
+    limits = urdf_limits(tmp_path / "arm.urdf", Joints.revolute(1))
+    np.testing.assert_array_equal([limits.lower, limits.upper], [[0], [0]])
 
 
 def test_the_command_says_what_it_cannot_do(tmp_path):

@@ -183,7 +183,7 @@ def test_limits_come_from_a_file_or_from_a_urdf(tmp_path):
         ("torque = 'much'", "one number or a list of 2"),
         ("lower = -1", "every joint needs a torque limit"),
         ("torque = 0", "every joint needs a torque limit"),
-        ("torque = 1\nlower = 2\nupper = 1", "needs lower < upper"),
+        ("torque = 1\nlower = 2\nupper = 1", "needs lower ≤ upper"),
         ("torqe = 1", "unknown limit 'torqe'"),
         ("torque = ", "is no TOML"),
     ],

@@ -220,18 +220,30 @@ def test_a_worker_with_other_code_computes_nothing(tmp_path):
 
 
 def test_the_code_version_is_that_of_what_computes(tmp_path):
+    computing = ("joints.py", "learning/fit.py", "deploy/kernels/chain.c")
+    telling = ("drawing.py", "report/page.py", "interfaces/cli.py", "view/page.py")
+
     def of(changed: str = "", text: str = "") -> str:
         root = tmp_path / f"{changed.replace('/', '-')}-{len(text)}"
-        for name in ("joints.py", "drawing.py", "learning/fit.py", "report/page.py", "interfaces/cli.py"):
+        for name in (*computing, *telling):
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text if name == changed else "x = 1\n")
         return code_version(root)
 
     same = of()
-    for without_influence in ("drawing.py", "report/page.py", "interfaces/cli.py"):
+    for without_influence in telling:
         assert of(without_influence, "x = 2\n") == same
-    for with_influence in ("joints.py", "learning/fit.py"):
+    for with_influence in computing:
         assert of(with_influence, "x = 2\n") != same
+
+
+def test_a_cell_is_told_where_a_library_does_not_tell_its_version(tmp_path, monkeypatch):
+    monkeypatch.setattr(grid, "LIBRARIES", ("numpy", "delan-from-its-sources"))
+    monkeypatch.setattr(grid, "limit_threads", lambda: None)
+    answer = grid._compute("tests.toy_cells:run", cell(tmp_path), None)
+    assert answer.error is None
+    assert answer.versions["delan-from-its-sources"] == "not told"
+    assert answer.versions["numpy"] == np.__version__
 
 
 DAMAGED = {

@@ -74,6 +74,36 @@ def test_a_model_out_of_range_is_not_listened_to():
     assert guard.counts["feed_forward"] == 3
 
 
+def test_an_endless_torque_of_a_model_is_not_listened_to_even_without_a_torque_limit():
+    endless = JointLimits(lower=LIMITS.lower, upper=LIMITS.upper, velocity=LIMITS.velocity, torque=np.full(2, np.inf))
+    guard = Guard(endless, DT)
+    np.testing.assert_array_equal(guard.torque(REST, np.array([1.0, 2.0]), np.array([np.inf, 0.0])), [1.0, 2.0])
+    assert (guard.counts["feed_forward"], guard.counts["not_finite"]) == (1, 0)
+
+
+WRONG_LIMITS = [
+    ({"torque": [60.0, np.nan]}, "a torque limit above zero, ∞ for none; that of joint 1 is nan"),
+    ({"torque": [-5.0, 60.0]}, "a torque limit above zero, ∞ for none; that of joint 0 is -5.0"),
+    ({"velocity": [0.0, 1.0]}, "a velocity limit above zero, ∞ for none; that of joint 0 is 0.0"),
+    ({"lower": [-1.0, 3.0]}, "joint 1 may move from 3.0 to 2.9; every joint needs lower ≤ upper"),
+    ({"upper": [np.nan, 1.0]}, "joint 0 may move from -3.1 to nan"),
+    ({"lower": [np.inf, 0.0], "upper": [np.inf, 1.0]}, "joint 0 may move from inf to inf"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "message"), WRONG_LIMITS, ids=str)
+def test_limits_that_would_let_any_torque_out_are_refused(wrong, message):
+    good = {name: getattr(LIMITS, name) for name in ("lower", "upper", "velocity", "torque")}
+    with pytest.raises(SettingsError, match=message):
+        JointLimits(**{**good, **{name: np.array(values) for name, values in wrong.items()}})
+
+
+@pytest.mark.usefixtures("as_shipped")
+def test_limits_of_unequal_lengths_are_refused():
+    with pytest.raises(SettingsError, match=r"as many in each; got the shapes lower \(2,\), .*torque \(1,\)"):
+        JointLimits(lower=LIMITS.lower, upper=LIMITS.upper, velocity=LIMITS.velocity, torque=np.ones(1))
+
+
 @pytest.mark.parametrize(("share", "most"), [(1.0, 60.0), (0.5, 30.0)])
 def test_a_model_may_ask_for_its_share_of_the_torque_and_no_more(share, most):
     guard = Guard(LIMITS, DT, GuardSettings(torque_rate=1e4, feed_forward=share))

@@ -7,16 +7,20 @@ import numpy as np
 import pytest
 
 from delan.control import TrackingController
-from delan.experiments.live_host import KICK_SECONDS, ProddedRobot
+from delan.errors import RobotError
+from delan.experiments.live_host import KICK_SECONDS, Choice, Host, ProddedRobot
 from delan.experiments.live_run import LiveSettings, begin
+from delan.learning.online import OnlineSettings
 from delan.realtime import live
-from delan.realtime.channels import Stream
+from delan.realtime.channels import ChannelError, Latest, Stream
 from delan.realtime.clocks import SteppedClock
 from delan.realtime.feed_forward import Compiled, NoFeedForward, on_device
 from delan.realtime.gate import Gate
+from delan.realtime.learner import ProcessLearner, Task
 from delan.realtime.live import MODES, Audience, Broadcast, Orders, WatchError, announce, read_address, running
 from delan.realtime.loop import LoopSettings, run_loop
 from delan.realtime.plan import plan
+from delan.realtime.recorder import Recorder
 from delan.realtime.stats import row_layout
 from delan.robots.gains import low_gains
 from delan.robots.mujoco_robot import Mannequin, MujocoRobot
@@ -151,6 +155,21 @@ def test_runs_are_found_and_what_dead_ones_left_is_cleared_away():
         Audience(address)
 
 
+def test_a_run_that_ends_while_it_is_looked_at_is_no_error():
+    broadcast, address = begin(LiveSettings())
+    here = live.address_folder() / f"{os.getpid()}.json"
+    announce(address, here)
+    audience = Audience(address)
+    here.write_text("{")  # read while it is taken away
+    assert audience.weights("delan") is None
+    announce(address.with_weights({"delan": "gone"}), here)
+    assert audience.weights("delan") is None
+    (live.address_folder() / "gone.json").symlink_to("nowhere")  # listed, and not there any more
+    assert [one.pid for one in running()] == [os.getpid()]
+    audience.close()
+    broadcast.close()
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
@@ -179,6 +198,42 @@ def test_a_kick_pushes_and_a_payload_weighs():
     unloaded = fall(lambda robot: (robot.load(1.0), robot.load(0.0)))
     assert not np.allclose(loaded, plain)
     np.testing.assert_array_equal(unloaded, plain)
+
+
+def test_a_torque_that_is_no_number_is_refused_while_the_arm_is_kicked():
+    robot = ProddedRobot(MujocoRobot.of(TWO_LINK, dt=DT))
+    robot.kick()
+    with pytest.raises(RobotError, match=r"the torque of joint \w+ is nan; the robot was not moved"):
+        robot.step(np.array([np.nan, 0.0]))
+
+
+def test_a_host_ends_its_recording_first_and_leaves_no_channel(tmp_path, capsys):
+    broadcast, _ = begin(LiveSettings())
+    host, ended, shown = Host(LiveSettings(), broadcast), [], Latest(3)
+
+    class Failing(ProcessLearner):
+        def close(self) -> None:
+            super().close()
+            ended.append("learner")
+            raise KeyboardInterrupt
+
+    class Full(Recorder):
+        def close(self, *, patience: float = 10.0) -> None:
+            super().close(patience=patience)
+            ended.append("recording")
+            self.problem = "a.run: recording stopped after 0 rows: No space left on device; make room"
+
+    host._shown["delan"] = shown
+    learner = Failing(Task(CHAIN, DT, OnlineSettings(), seed=0))
+    host._choices["delan"] = Choice(NoFeedForward(TWO_LINK.joints), learner, shown)
+    host._recorder = Full(tmp_path / "a.run", TWO_LINK.joints, row_layout(2), dt=DT)
+    with pytest.raises(KeyboardInterrupt):
+        host.close()
+    assert ended == ["recording", "learner"]
+    assert "delan: a.run: recording stopped after 0 rows" in capsys.readouterr().err
+    with pytest.raises(ChannelError):
+        Latest.attach(shown.name)
+    broadcast.close()
 
 
 def test_the_mannequin_stands_where_the_arm_is():

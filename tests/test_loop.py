@@ -208,6 +208,49 @@ def test_missed_periods_pass_under_the_old_torque_and_the_reference_moves_on():
     assert result.tracking.mse_sum < 1e-4
 
 
+def test_a_robot_that_moves_by_itself_is_not_stepped_through_missed_periods(tmp_path):
+    clock, learner = StallingClock({0.1: 7.5 * DT}), StandInLearner(CHAIN)
+
+    class Real(Witness):
+        """Its step takes a period."""
+
+        def step(self, tau: np.ndarray) -> JointState:
+            clock.sleep_until(clock.now() + 0.999 * DT)
+            return super().step(tau)
+
+    robot, controller = Real(MujocoRobot.of(TWO_LINK)), TrackingController(LOW_GAINS["two_link"])
+    settings, reference = LoopSettings(catches_up=False), cut(LETTER, 100)
+    with Recorder(tmp_path / "a.run", TWO_LINK.joints, row_layout(2), dt=DT) as recorder:
+        result = run_loop(
+            robot,
+            reference,
+            controller,
+            Compiled(CHAIN),
+            clock,
+            learner=learner,
+            recorder=recorder,
+            settings=settings,
+        )
+    assert (result.ended, result.stats.periods, result.stats.missed) == ("finished", 100, 7)
+    assert len(robot.torques) == 93
+    np.testing.assert_allclose(result.t, np.arange(100) * DT)
+    for name in ("q", "tau", "q_des"):
+        np.testing.assert_array_equal(getattr(result, name)[50:57], np.tile(getattr(result, name)[49], (7, 1)))
+    np.testing.assert_array_equal(result.q_des[57:], LETTER.q[57:100])
+    acted = np.delete(result.t, slice(50, 57))
+    np.testing.assert_array_equal(read_recording_file(tmp_path / "a.run").t, acted)
+    np.testing.assert_array_equal([row[0] for row in learner.given], np.delete(acted, 50))  # that state is of before
+
+
+def test_a_robot_that_moves_by_itself_may_miss_the_first_periods_and_the_last():
+    robot, controller = Witness(MujocoRobot.of(TWO_LINK)), TrackingController(LOW_GAINS["two_link"])
+    clock, settings = StallingClock({0.0: 3.5 * DT, 0.1: 1.0}), LoopSettings(catches_up=False)
+    result = run_loop(robot, cut(LETTER, 100), controller, Direct(TWO_LINK_BODY), clock, settings=settings)
+    assert (result.ended, result.stats.periods, result.stats.missed) == ("finished", 100, 53)
+    assert np.isfinite(np.hstack([result.q, result.qd, result.tau, result.q_des])).all()
+    np.testing.assert_array_equal(result.q[:4], np.tile(LETTER.q[0], (4, 1)))
+
+
 def test_a_stall_that_outlasts_the_reference_ends_the_run():
     result = run(reference=cut(LETTER, 100), clock=StallingClock({0.1: 10.0}))
     assert (result.ended, result.stats.periods, result.stats.missed) == ("finished", 100, 50)
@@ -448,13 +491,13 @@ def stopping_at(t: float, act: Any) -> Any:
     return lambda progress: act() if progress.t >= t else None
 
 
-@pytest.mark.parametrize("how", ["event", "ctrl-c"])
+@pytest.mark.parametrize("how", [None, signal.SIGINT, signal.SIGTERM])
 def test_a_stop_brakes_the_robot_first_and_the_result_is_whole(how):
     stop = threading.Event()
-    act = stop.set if how == "event" else (lambda: os.kill(os.getpid(), signal.SIGINT))
-    before = signal.getsignal(signal.SIGINT)
+    act = stop.set if how is None else (lambda: os.kill(os.getpid(), how))
+    before = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)]
     result = run(progress=stopping_at(0.8, act), stop=stop)
-    assert signal.getsignal(signal.SIGINT) is before
+    assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)] == before
     assert (result.ended, result.interrupted) == ("interrupted", True)
     assert 0.8 < result.t[-1] < 0.8 + 2 * LoopSettings().stop + 0.01
     assert np.abs(result.qd[result.piece == 0][-1]).max() > 0.5
@@ -462,6 +505,16 @@ def test_a_stop_brakes_the_robot_first_and_the_result_is_whole(how):
     assert (result.labels[-1], result.scored[-1]) == ("stop", False)
     assert np.isfinite(result.tau).all()
     np.testing.assert_allclose(np.gradient(result.q_des, DT, axis=0)[5:-5], result.qd_des[5:-5], atol=0.05)
+
+
+def test_a_handler_of_the_callers_own_for_sigterm_is_left_to_it():
+    heard: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
+    try:
+        result = run(reference=cut(LETTER, 100), progress=lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert (result.ended, heard) == ("finished", [signal.SIGTERM])
 
 
 def test_a_fault_of_the_caller_turns_the_motors_off():
@@ -563,6 +616,10 @@ BAD_REFERENCES = {
         cosines(ARMS["wam4"].limits, key=jax.random.key(0)).sample(DT),
         r"cosines, column q: expected positions of shape \(time, 2\), got \(5001, 4\)",
     ),
+    "too fast": (
+        cosines(LIMITS, key=jax.random.key(0), share=0.4).at_speed(10.0).sample(DT),
+        r"cosines, column qd, row \d+: joint \d should move at 1\d(\.\d)? rad/s \(or m/s\) and bears 10; slow",
+    ),
     "no numbers": (replace(LETTER, qd=np.where(LETTER.t[:, None] < 0.01, LETTER.qd, np.nan)), "column qd, row 5"),
 }
 
@@ -587,6 +644,10 @@ def test_settings_that_make_no_sense_are_refused(settings, problem):
         LoopSettings(**settings)
     with pytest.raises(SettingsError, match="need 0 < least ≤ window"):
         GateSettings(window=0.1)
+
+
+def test_letters_as_fast_as_the_arm_can_write_are_followed():
+    assert plan(letter_motion("e", speed=4.5, dt=DT), LIMITS, DT).end > 0
 
 
 def test_moves_keep_to_a_share_of_the_speed_limit():

@@ -18,7 +18,7 @@ from delan.models.blueprint import Blueprint
 from delan.models.chain import LagrangianChainSettings
 from delan.models.feed_forward import FeedForwardSettings
 from delan.models.network import LagrangianNetworkSettings
-from delan.realtime.learner import ProcessLearner, SteppedLearner, Task
+from delan.realtime.learner import LearnerNote, ProcessLearner, SteppedLearner, Task
 
 DT = 0.002
 SMALL = OnlineSettings(rows=64, first=30, window=20)
@@ -125,6 +125,14 @@ def test_friction_is_learned_online_but_not_its_memory():
         OnlineLearner(Blueprint(Joints.revolute(1), LagrangianChainSettings(), ActuatorSettings(("stops",))), DT)
 
 
+def test_what_cannot_be_learned_online_is_refused_before_there_is_a_process():
+    remembering = Blueprint(Joints.revolute(1), LagrangianChainSettings(), ActuatorSettings(("stops",)))
+    with pytest.raises(SettingsError, match=r"friction with memory \(stops\) cannot be learned online"):
+        Task(remembering, DT, SMALL, seed=0)
+    with pytest.raises(SettingsError, match="between 0 and half the control rate, 250 Hz, got 300"):
+        Task(PENDULUM, DT, OnlineSettings(cutoff=300.0), seed=0)
+
+
 def test_a_robot_that_changes_is_noticed_and_learned_anew():
     learner = OnlineLearner(PENDULUM, DT, SMALL)
     learner.absorb(swing(5.0))
@@ -175,9 +183,11 @@ def test_a_learner_in_a_process_learns_dies_and_comes_back():
     learner = ProcessLearner(Task(PENDULUM, DT, SMALL, seed=0))
     try:
         learner.start()
+        assert learner.pid is not None
+        os.kill(learner.pid, signal.SIGINT)  # Ctrl-C, which the terminal sends to all, is for the loop alone
         first = fed_until(learner, 0.0)
         assert first.weights.shape == (PENDULUM.size,)
-        assert learner.pid is not None
+        assert learner.restarts == 0
         os.kill(learner.pid, signal.SIGKILL)
         while learner.alive:
             time.sleep(0.01)
@@ -190,6 +200,17 @@ def test_a_learner_in_a_process_learns_dies_and_comes_back():
     finally:
         learner.close()
     assert not learner.alive
+
+
+def test_a_change_of_the_robot_is_told_after_a_restart_too():
+    learner = ProcessLearner(Task(PENDULUM, DT, SMALL, seed=0))
+    try:
+        for changes, changed in ((0, 0.0), (1, 5.0), (1, 5.0), (0, 0.0), (1, 9.0), (2, 12.0)):
+            learner._notes.publish(LearnerNote(0.1, 0.1, 10, 1, changes, changed))
+            learner.refresh()
+        assert [t for t, _ in learner.events] == [5.0, 9.0, 12.0]
+    finally:
+        learner.close()
 
 
 def fed_until(learner: ProcessLearner, start: float):

@@ -388,6 +388,16 @@ def test_meshes_can_be_left_out(tmp_path):
     assert from_urdf(tmp_path / "arm.urdf", meshes=False).robot.joints.dof == 2
 
 
+def test_a_urdf_may_leave_an_effort_unlimited_but_not_undefined(tmp_path):
+    effort = f'effort="{TWO_LINK.links[0].torque}"'
+    assert effort in TWO_LINK.urdf()
+    (tmp_path / "arm.urdf").write_text(TWO_LINK.urdf().replace(effort, 'effort="0"', 1))
+    assert from_urdf(tmp_path / "arm.urdf").robot.limits.torque[0] == np.inf
+    (tmp_path / "arm.urdf").write_text(TWO_LINK.urdf().replace(effort, 'effort="nan"', 1))
+    with pytest.raises(SettingsError, match="a torque limit above zero, ∞ for none; that of joint 0 is nan"):
+        from_urdf(tmp_path / "arm.urdf")
+
+
 IN_A_BODY = "<mujoco><worldbody><body name='b'>{}<geom size='.1'/></body></worldbody></mujoco>"
 
 

@@ -78,12 +78,33 @@ class Joints:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class JointLimits:
-    """What the joints can bear: positions [rad or m], speeds [rad/s or m/s] and torques [N m or N]."""
+    """What the joints can bear: positions [rad or m], speeds [rad/s or m/s] and torques [N m or N]; ∞ for no limit."""
 
     lower: Float[np.ndarray, " dof"]
     upper: Float[np.ndarray, " dof"]
     velocity: Float[np.ndarray, " dof"]
     torque: Float[np.ndarray, " dof"]
+
+    def __post_init__(self) -> None:
+        shapes = {name: np.shape(getattr(self, name)) for name in ("lower", "upper", "velocity", "torque")}
+        if len(set(shapes.values())) > 1 or len(shapes["lower"]) != 1:
+            told = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+            raise SettingsError(f"limits are one number a joint, as many in each; got the shapes {told}")
+        # Asked for what is good, not for what is bad: a comparison with NaN says no.
+        good = (self.lower <= self.upper) & (self.lower < np.inf) & (self.upper > -np.inf)
+        if not good.all():
+            at = int(np.argmin(good))
+            raise SettingsError(
+                f"joint {at} may move from {self.lower[at]} to {self.upper[at]}; every joint needs lower ≤ upper, "
+                "−∞ and ∞ for a joint without ends"
+            )
+        for name in ("velocity", "torque"):
+            values = getattr(self, name)
+            if not (values > 0).all():
+                at = int(np.argmin(values > 0))
+                raise SettingsError(
+                    f"every joint needs a {name} limit above zero, ∞ for none; that of joint {at} is {values[at]}"
+                )
 
 
 class JointState(NamedTuple):

@@ -16,7 +16,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +30,7 @@ from .cells import Cell, Result
 from .workers import Backend, Call, Lost, answers_to, pool_of
 
 ROOT = Path(__file__).parents[1]
-WITHOUT_INFLUENCE = ("report", "interfaces", "drawing.py")
+WITHOUT_INFLUENCE = ("report", "interfaces", "view", "drawing.py")
 """Rooms that compute nothing: a change there leaves stored cells good."""
 LIBRARIES = ("delan", "jax", "jaxlib", "numpy", "scipy", "mujoco", "pin")
 TRACEBACK_FRAMES = 3
@@ -40,7 +40,8 @@ TRACEBACK_FRAMES = 3
 def code_version(root: Path = ROOT) -> str:
     """A short name of the sources that a cell's numbers can depend on; it changes with any of them."""
     digest = hashlib.sha256()
-    for path in sorted(root.rglob("*.py"), key=lambda path: path.relative_to(root).as_posix()):
+    sources = (path for path in root.rglob("*") if path.suffix in (".py", ".c"))
+    for path in sorted(sources, key=lambda path: path.relative_to(root).as_posix()):
         relative = path.relative_to(root)
         if relative.parts[0] not in WITHOUT_INFLUENCE:
             text = path.read_text(encoding="utf-8")  # the same on a system that ends its lines otherwise
@@ -215,8 +216,16 @@ def _compute(name: str, cell: Cell, code: str | None) -> _Answer:
     except (Exception, SystemExit) as problem:
         frames = traceback.format_tb(problem.__traceback__)[-TRACEBACK_FRAMES:]
         error = "\n".join([f"{type(problem).__name__}: {problem}", "".join(frames).rstrip()])
-    versions = {"python": platform.python_version(), **{library: version(library) for library in LIBRARIES}}
+    versions = {"python": platform.python_version(), **{library: _version(library) for library in LIBRARIES}}
     return _Answer(cell, text, error, time.perf_counter() - began, code_version(), versions)
+
+
+def _version(library: str) -> str:
+    """As it was installed; a library that runs from its sources does not tell."""
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return "not told"
 
 
 def limit_threads() -> None:

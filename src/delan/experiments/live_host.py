@@ -6,6 +6,7 @@ once. All models are compiled before the first period. It goes on without anybod
 """
 
 import os
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -25,10 +26,11 @@ from ..realtime.live import LEARNING, MODES, Broadcast, Counts, Orders
 from ..realtime.loop import LoopSettings, run_loop
 from ..realtime.plan import Plan
 from ..realtime.priority import kept_awake, raise_priority
-from ..realtime.recorder import Recorder
+from ..realtime.recorder import Recorder, loss_told
 from ..realtime.stats import LoopResult, row_layout
 from ..robots.gains import low_gains
 from ..robots.mujoco_robot import MujocoRobot
+from ..robots.robot import safe_torque
 from .live_run import RATE, LiveSettings, ModelName
 from .online import LEARNED, OnlineRun, blueprint_of, build_feed_forward, training_motions
 
@@ -82,7 +84,7 @@ class ProddedRobot:
         if not self._kicked:
             return self._robot.step(tau)
         self._kicked -= 1
-        self._robot.push(np.clip(tau, -self.limits.torque, self.limits.torque) + self._push)
+        self._robot.push(safe_torque(tau, self.limits, self.joints) + self._push)
         return self._robot.state()
 
 
@@ -280,9 +282,19 @@ class Host:
             channel.remove()
 
     def close(self) -> None:
-        self._broadcast.stand("stopped", self._broadcast.told)
-        for choice in self._choices.values():
-            if choice.learner is not None:
-                choice.learner.close()
-        if self._recorder is not None:
-            self._recorder.close()
+        with ExitStack() as ending:  # in reverse: whatever becomes of the learners, the recording is whole by then
+            for channel in self._shown.values():
+                ending.callback(channel.close)
+            for choice in self._choices.values():
+                if choice.learner is not None:
+                    ending.callback(choice.learner.close)
+            if self._recorder is not None:
+                ending.callback(self._close_recording, self._recorder)
+            self._broadcast.stand("stopped", self._broadcast.told)
+
+    def _close_recording(self, recorder: Recorder) -> None:
+        """End the recording, and say what it lacks."""
+        recorder.close()
+        loss = loss_told(recorder.dropped, recorder.problem)
+        if loss is not None:
+            print(f"delan: {loss}", file=sys.stderr, flush=True)

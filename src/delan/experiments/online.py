@@ -3,9 +3,9 @@
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin
 
 import jax
 import numpy as np
@@ -31,7 +31,7 @@ from ..realtime.live import Onlooker
 from ..realtime.loop import LoopSettings, run_loop
 from ..realtime.priority import Granted, kept_awake, raise_priority
 from ..realtime.recorder import Recorder
-from ..realtime.stats import LoopResult, Progress, Tracking, row_layout
+from ..realtime.stats import LoopResult, Progress, Tracking, finite, row_layout
 from ..robots.arms import arm_named
 from ..robots.barrett_wam import WAM4_ANALYTIC, WAM7_ANALYTIC
 from ..robots.cable_drive import CableDrivenRobot
@@ -93,6 +93,10 @@ class OnlineRun:
     online: OnlineSettings = field(default_factory=OnlineSettings)
 
     def __post_init__(self) -> None:
+        for one in fields(self):
+            known, given = get_args(one.type), getattr(self, one.name)
+            if get_origin(one.type) is Literal and given not in known:
+                raise SettingsError(f"there is no {one.name} {given!r}; there are {', '.join(known)}")
         unknown = sorted(set(self.letters + self.test) - set(LETTERS))
         if unknown:
             raise SettingsError(f"there is no letter {unknown[0]!r} to write; there are {', '.join(LETTERS)}")
@@ -149,7 +153,7 @@ class OnlineOutcome:
             tracking |= {name: one["tracking"] for name, one in tests.items()}
         return {
             **train,
-            "tracking": tracking,
+            "tracking": finite(tracking),
             "test_loops": {name: one["loop"] for name, one in tests.items()},
             "engine": self.engine,
             "problems": [] if self.granted is None else list(self.granted.problems),
@@ -169,13 +173,7 @@ def run_online(
     stop = stop or threading.Event()
     feed_forward = build_feed_forward(settings)
     learner = _learner(settings, feed_forward, robot.dt)
-    granted = raise_priority(core=LOOP_CORE) if wall else None
-    controller = TrackingController(low_gains(settings.arm))
-    recorder = None
-    if record is not None:
-        layout = row_layout(robot.joints.dof)
-        provenance = {"robot": settings.robot, "feed_forward": settings.feed_forward}
-        recorder = Recorder(record, robot.joints, layout, dt=robot.dt, overwrite=True, provenance=provenance)
+    controller, recorder = TrackingController(low_gains(settings.arm)), None
 
     def lead(motions: Sequence[Trajectory], start: JointState | None, *, training: bool) -> LoopResult:
         return run_loop(
@@ -193,10 +191,14 @@ def run_online(
             onlooker=onlooker,
         )
 
-    awake = ExitStack()
-    try:
+    with ExitStack() as ending:  # in reverse: whatever becomes of the learner, the recording is whole by then
+        if learner is not None:
+            ending.callback(learner.close)
+        granted = raise_priority(core=LOOP_CORE) if wall else None
+        if record is not None:
+            recorder = ending.enter_context(_recorder(settings, record, robot))
         if granted is not None:
-            granted = replace(granted, problems=(*granted.problems, *awake.enter_context(kept_awake())))
+            granted = replace(granted, problems=(*granted.problems, *ending.enter_context(kept_awake())))
         train = lead(training_motions(settings), None, training=True)
         tests, state = {}, train.state
         for name, motions in unseen_motions(settings).items():
@@ -204,14 +206,17 @@ def run_online(
                 break
             tests[name] = lead(motions, state, training=False)
             state = tests[name].state
-    finally:
-        awake.close()
-        if learner is not None:
-            learner.close()
-        if recorder is not None:
-            recorder.close()
+    if recorder is not None:  # what failed in the last rows is known only now
+        stats = replace(train.stats, unrecorded=recorder.dropped, recording_problem=recorder.problem)
+        train = replace(train, stats=stats)
     engine = feed_forward.engine if isinstance(feed_forward, Compiled) else None
     return OnlineOutcome(settings, train, tests, _model(feed_forward, learner), granted, engine)
+
+
+def _recorder(settings: OnlineRun, path: Path, robot: Robot) -> Recorder:
+    layout = row_layout(robot.joints.dof)
+    provenance = {"robot": settings.robot, "feed_forward": settings.feed_forward}
+    return Recorder(path, robot.joints, layout, dt=robot.dt, overwrite=True, provenance=provenance)
 
 
 def training_motions(settings: OnlineRun) -> list[Trajectory]:

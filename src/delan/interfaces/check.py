@@ -80,18 +80,23 @@ def _named(recording: Recording, joints: Joints | None) -> Recording:
 
 
 def _limits(urdf: Path, joints: Joints) -> JointLimits:
-    """The limits that stand in a URDF; what does not is unlimited."""
+    """The ranges that stand in a URDF; a joint without one, or whose ends are exchanged, has none.
+
+    Speeds and torques are left out: a check asks for neither, and many files say 0 where they mean none.
+    """
     stated = {joint.get("name"): joint.find("limit") for joint in ElementTree.parse(urdf).getroot().iter("joint")}
 
     def column(name: str, default: float) -> np.ndarray:
         limits = (stated.get(joint) for joint in joints.names)
         return np.array([default if limit is None else float(limit.get(name) or default) for limit in limits])
 
+    lower, upper, endless = column("lower", -np.inf), column("upper", np.inf), np.full(joints.dof, np.inf)
+    ordered = lower <= upper
     return JointLimits(
-        lower=column("lower", -np.inf),
-        upper=column("upper", np.inf),
-        velocity=column("velocity", np.inf),
-        torque=column("effort", np.inf),
+        lower=np.where(ordered, lower, -np.inf),
+        upper=np.where(ordered, upper, np.inf),
+        velocity=endless,
+        torque=endless,
     )
 
 

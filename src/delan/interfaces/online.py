@@ -14,6 +14,7 @@ import typer
 from .. import storage
 from ..experiments.online import OnlineOutcome, OnlineRun
 from ..realtime.live import MODES, Address, Broadcast, Onlooker, Orders, address_folder, announce
+from ..realtime.recorder import loss_told
 from ..realtime.stats import Progress
 from ..report.online import draw_tracking, draw_written
 
@@ -112,6 +113,9 @@ def tell(outcome: OnlineOutcome) -> None:
     """The summary, in sentences and numbers."""
     numbers = outcome.as_dict()
     for name, tracking in numbers["tracking"].items():
+        if tracking["mse_sum"] is None:
+            typer.echo(f"Tracking error, {name}: not reached")
+            continue
         per_joint = " ".join(f"{one:.2e}" for one in tracking["mse"] if one is not None)
         typer.echo(f"Tracking error, {name}: MSE {tracking['mse_sum']:.3e} (per joint {per_joint})")
     loop = numbers["loop"]
@@ -128,5 +132,6 @@ def tell(outcome: OnlineOutcome) -> None:
     for event in numbers["events"]:
         if event["kind"] in ("learner", "restart"):
             typer.echo(f"At {event['t']:.1f} s: {event['text']}.")
-    for problem in numbers["problems"]:
+    loss = loss_told(loop["unrecorded"], loop["recording_problem"])
+    for problem in [*numbers["problems"], *([] if loss is None else [loss])]:
         typer.echo(f"delan: {problem}", err=True)

@@ -114,6 +114,13 @@ class _Start:
     error: float = float("inf")
 
 
+def sampler_for(blueprint: Blueprint, dt: float, settings: OnlineSettings) -> CausalSampler:
+    """What makes samples for a model from periods of dt [s]; a model that no samples can teach online is refused."""
+    if blueprint.actuator is not None and blueprint.actuator.stops:
+        raise SettingsError("friction with memory (stops) cannot be learned online; leave that term out")
+    return CausalSampler(blueprint.joints.dof, dt, rate=min(settings.rate, 1 / dt), cutoff=settings.cutoff)
+
+
 class OnlineLearner:
     """Takes what was measured, and improves its models step by step; `best` is the one to use.
 
@@ -124,11 +131,9 @@ class OnlineLearner:
     """
 
     def __init__(self, blueprint: Blueprint, dt: float, settings: OnlineSettings | None = None, *, seed: int = 0):
-        if blueprint.actuator is not None and blueprint.actuator.stops:
-            raise SettingsError("friction with memory (stops) cannot be learned online; leave that term out")
         self.blueprint, self.settings = blueprint, settings or OnlineSettings()
         n, keep = blueprint.joints.dof, self.settings
-        self._sampler = CausalSampler(n, dt, rate=min(keep.rate, 1 / dt), cutoff=keep.cutoff)
+        self._sampler = sampler_for(blueprint, dt, keep)
         self._memory = Memory(4 * n, keep.recent, keep.reservoir, seed=seed)
         self._judge = Memory(4 * n, keep.recent, keep.reservoir // HELD_OUT + 1, seed=seed + 1)
         self._key = jax.random.key(seed)

@@ -94,7 +94,8 @@ class Guard:
         """The torque to apply: feedback + feed-forward, or feedback alone where the latter cannot be trusted."""
         ahead = state.q + self._settings.horizon * state.qd
         near = (np.maximum(state.q, ahead) > self._upper) | (np.minimum(state.q, ahead) < self._lower)
-        if not (np.abs(feed_forward) <= self._settings.feed_forward * self._limits.torque).all():  # true for NaN
+        inside = np.abs(feed_forward) <= self._settings.feed_forward * self._limits.torque  # not so for NaN
+        if not (np.isfinite(feed_forward).all() and inside.all()):  # ∞ is inside a limit of ∞
             self.counts["feed_forward"] += 1
             return self.let_out(feedback)
         if near.any():

@@ -6,6 +6,7 @@ The loop gives what it measured and takes what was learned; it never waits for e
 
 import multiprocessing
 import os
+import signal
 import threading
 import time
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..errors import DelanError
-from ..learning.online import OnlineLearner, OnlineSettings
+from ..learning.online import OnlineLearner, OnlineSettings, sampler_for
 from ..models.blueprint import Blueprint
 from .channels import Latest, Layout, Stream
 from .priority import give_way, leave_core
@@ -109,6 +110,9 @@ class Task:
     dt: float
     settings: OnlineSettings
     seed: int
+
+    def __post_init__(self) -> None:
+        sampler_for(self.blueprint, self.dt, self.settings)  # refused here, not in a process of its own
 
 
 class SteppedLearner:
@@ -266,7 +270,8 @@ class ProcessLearner:
         row = self._notes.read()
         if row is not None:
             self.note = LearnerNote(*row.tolist())
-            if self.note.changes > len(self._changes):
+            # By its time, not by its number: a learner that was started again counts from the beginning.
+            if self.note.changes and (not self._changes or self.note.changed != self._changes[-1][0]):
                 self._changes.append((self.note.changed, "the robot has changed; the learner forgot what was before"))
         return self._notes.version > 0
 
@@ -275,6 +280,7 @@ def _learn(
     task: Task, names: tuple[str, str, str, str], loop_core: int | None, parent: int, resumed: bool, patient: bool
 ) -> None:
     """The life of the process: until its parent ends or ends it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the loop, which brakes the robot first
     if not patient:
         give_way()
     if loop_core is not None:

@@ -239,14 +239,16 @@ class Audience:
         return "waking up" if standing is None else PHASES[standing.phase]
 
     def weights(self, model: str) -> Float[np.ndarray, " numbers"] | None:
-        """The numbers of a learned model in use, if they are new."""
+        """The numbers of a learned model in use, if they are new; None, too, of a run that just ended."""
         if model not in self._weights:
-            if model not in self.address.weights:  # they are told later than the rest
-                path = address_folder() / f"{self.address.pid}.json"
-                self.address = read_address(path) if path.exists() else self.address
-            if model not in self.address.weights:
+            try:
+                if model not in self.address.weights:  # they are told later than the rest
+                    self.address = read_address(address_folder() / f"{self.address.pid}.json")
+                if model not in self.address.weights:
+                    return None
+                self._weights[model] = Latest.attach(self.address.weights[model])
+            except (ChannelError, WatchError):
                 return None
-            self._weights[model] = Latest.attach(self.address.weights[model])
         return self._weights[model].read()
 
     def order(self, **changes: Any) -> None:
@@ -289,7 +291,7 @@ def read_address(path: Path) -> Address:
 def running() -> list[Address]:
     """The runs of this user that can be watched, the newest last; what ended runs left is cleared away."""
     found = []
-    for path in sorted(address_folder().glob("*.json"), key=lambda one: one.stat().st_mtime):
+    for path in sorted(address_folder().glob("*.json"), key=_written):
         try:
             address = read_address(path)
         except WatchError:
@@ -299,6 +301,14 @@ def running() -> list[Address]:
         else:
             path.unlink(missing_ok=True)
     return found
+
+
+def _written(path: Path) -> float:
+    """When a file was written [s]; 0 if it is gone, as a run that ends takes its address away."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _alive(pid: int) -> bool:

@@ -42,6 +42,8 @@ class LoopSettings:
         training: give samples to the learner and take its models; off, the model in use stays.
         progress: time between two calls of the callback [s].
         stop: how long the robot may take to come to a stop when it is told to [s]; it is held for as long again.
+        catches_up: step the robot through periods that passed before the loop could act. A simulation must be stepped
+            through them; a robot that moves by itself must not.
     """
 
     rate: float = 500.0
@@ -49,6 +51,7 @@ class LoopSettings:
     training: bool = True
     progress: float = 0.2
     stop: float = 0.3
+    catches_up: bool = True
     gate: GateSettings = field(default_factory=GateSettings)
     guard: GuardSettings = field(default_factory=GuardSettings)
 
@@ -79,7 +82,7 @@ def run_loop(
 ) -> LoopResult:
     """Lead the robot along the reference, and tell how it went.
 
-    Ctrl-C and `stop` end the run early: the robot is braked first, and the result is whole.
+    Ctrl-C, SIGTERM and `stop` end the run early: the robot is braked first, and the result is whole.
 
     Args:
         learner: gets every sample and gives models to `feed_forward`, which must be `Compiled` of its blueprint. It is
@@ -135,6 +138,7 @@ class _Run:
         self._guard = Guard(robot.limits, robot.dt, settings.guard)
         self._told = self._state = start
         self._known, self._tau, self._start = False, np.zeros(robot.joints.dof), start.t
+        self._stale = False
         self._braking = max(1, round(settings.stop / robot.dt))
         self._log = Log(robot.joints.dof, wanted.end + 2 * self._braking)
         self._done = self._next_progress = 0
@@ -151,14 +155,30 @@ class _Run:
             with np.errstate(over="ignore", invalid="ignore"):
                 while self._done < self._plan.end:
                     tick = deadlines.wait()
-                    while self._done < min(tick.number, self._plan.end):
-                        self._coast()
+                    self._pass(min(tick.number, self._plan.end))
                     if self._done < self._plan.end:
                         self._period(tick)
         except BaseException:  # of a callback, the learner, the robot: to be told, but not while a torque goes on
             with suppress(Exception):
                 self._robot.step(np.zeros(len(self._tau)))
             raise
+
+    def _pass(self, period: int) -> None:
+        """Up to a period: those before it are over, and the loop was not there."""
+        if self._settings.catches_up:
+            while self._done < period:
+                self._coast()
+        elif self._done < period:
+            self._skip(period)
+
+    def _skip(self, period: int) -> None:
+        """What nobody saw: the last row stands in the log for it, and neither learner nor recorder gets anything."""
+        seen = max(self._done - 1, 0)
+        row, piece = self._plan.row(seen), self._plan.piece[seen - self._plan.first]
+        for k in range(self._done, period):
+            feed_forward = self._controller.feed_forward
+            self._log.write(k, self._time(k), self._state, self._tau, row, feed_forward, piece, self._swaps)
+        self._done, self._stale = period, True
 
     def _coast(self) -> None:
         """A period that passed before the loop could act: the robot went on under the old torque."""
@@ -194,7 +214,7 @@ class _Run:
         """Take what the robot told at the end of the last period, if it can be believed."""
         before, known = self._state, self._known
         self._state = self._guard.state(self._told)
-        self._known = self._guard.believed
+        self._known, self._stale = self._guard.believed and not self._stale, False  # stale: told before a gap
         if self._intake is not None and self._done:
             window = self._intake.gate.window
             if known and self._known:
@@ -307,15 +327,20 @@ class _Run:
 
 @contextmanager
 def _interrupts(stop: threading.Event) -> Iterator[None]:
-    """Let Ctrl-C ask for a stop, where the main thread runs the loop, instead of tearing a period apart."""
+    """Let Ctrl-C and SIGTERM ask for a stop, where the main thread runs the loop, instead of tearing a period apart.
+
+    A handler of the caller's own for SIGTERM stays: nobody has one who does not mean to use it.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, lambda *_: stop.set())
+    taken = [signal.SIGINT] if callable(signal.getsignal(signal.SIGTERM)) else [signal.SIGINT, signal.SIGTERM]
+    before = {one: signal.signal(one, lambda *_: stop.set()) for one in taken}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
+        for one, handler in before.items():
+            signal.signal(one, signal.SIG_DFL if handler is None else handler)
 
 
 def _require_fitting(

@@ -20,6 +20,9 @@ LEAST_MOVE = 0.5
 MOVE_SPEED = 0.3
 """The highest speed in such a move, as a share of the joints' limits."""
 
+SPEED_SLACK = 0.01
+"""By which share a wanted speed may exceed the limit: motions are stretched to it, and sampled."""
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Plan:
@@ -90,7 +93,7 @@ def plan(
         raise DataError("reference", "is empty; give at least one trajectory")
     pieces: list[tuple[str, bool, SafeTargets]] = []
     for motion in motions:
-        _require_sampled(motion, dt, len(limits.lower))
+        _require_sampled(motion, dt, limits)
         targets = safe_targets(motion.q, motion.qd, motion.qdd, limits)
         here = start if not pieces else pieces[-1][2].q[-1]
         if here is not None and (here != targets.q[0]).any():
@@ -117,8 +120,9 @@ def _move(begin: Vector, end: Vector, limits: JointLimits, dt: float) -> SafeTar
     return SafeTargets(begin + rise * way, rate * way / duration, rate_rate * way / duration**2, still)
 
 
-def _require_sampled(motion: Trajectory, dt: float, dof: int) -> None:
-    """Refuse a motion that the loop cannot follow row by row."""
+def _require_sampled(motion: Trajectory, dt: float, limits: JointLimits) -> None:
+    """Refuse a motion that the loop cannot follow row by row, or that the joints cannot."""
+    dof = len(limits.lower)
     if motion.q.shape != (len(motion.t), dof) or len(motion.t) == 0:
         raise DataError(motion.label, f"expected positions of shape (time, {dof}), got {motion.q.shape}", column="q")
     steps = np.diff(motion.t)
@@ -130,3 +134,9 @@ def _require_sampled(motion: Trajectory, dt: float, dof: int) -> None:
         if not np.isfinite(values).all():
             row = int(np.argwhere(~np.isfinite(values))[0][0])
             raise DataError(motion.label, "expected finite numbers; mend the reference", column=name, row=row)
+    fast = np.abs(motion.qd) > (1 + SPEED_SLACK) * limits.velocity
+    if fast.any():  # the guard would take it for a fault of the sensors, once the robot follows
+        row, joint = np.argwhere(fast)[0].tolist()
+        problem = f"joint {joint} should move at {abs(motion.qd[row, joint]):.3g} rad/s (or m/s) and bears "
+        problem += f"{limits.velocity[joint]:.3g}; slow the motion down"
+        raise DataError(motion.label, problem, column="qd", row=row)

@@ -127,6 +127,13 @@ class Recorder:
         self.close()
 
 
+def loss_told(unrecorded: int, problem: str | None) -> str | None:
+    """What a recording lacks, as a sentence for people; None if it is whole."""
+    if problem is None:
+        return f"{unrecorded} rows are missing in the recording: the disk was too slow" if unrecorded else None
+    return f"{problem} ({unrecorded} rows are missing)" if unrecorded else problem
+
+
 def _begin(path: str, header: bytes, overwrite: bool) -> int:
     """A new file with its header, open for writing."""
     file = -1

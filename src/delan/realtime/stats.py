@@ -205,15 +205,15 @@ class LoopResult:
             "reason": self.reason,
             "events": [event._asdict() for event in self.events if event.kind != "refusal"],
         }
-        return _finite(content)
+        return finite(content)
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """The same with None in place of numbers that JSON does not know."""
     if isinstance(value, dict):
-        return {name: _finite(one) for name, one in value.items()}
+        return {name: finite(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
+        return [finite(one) for one in value]
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 

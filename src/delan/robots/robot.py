@@ -29,7 +29,13 @@ class Robot(Protocol):
         ...
 
     def step(self, tau: Vector) -> JointState:
-        """Apply the joint torques [N m or N] for one control period; tells the state at its end."""
+        """Apply the joint torques [N m or N] for one control period; tells the state at its end.
+
+        Of a real robot it returns when the period is over, and its loop runs with `LoopSettings(catches_up=False)`: a
+        late loop steps a simulation through what it missed, and a robot that moved meanwhile must not move again. The
+        last torque goes on after a run that ended well, so that another can follow; only a fault sends zero torques. A
+        real robot must hold, or brake, by itself when no torque came for some periods.
+        """
         ...
 
 

@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 from ..experiments.live_run import NAMES
@@ -120,7 +121,8 @@ class LivePage:
             time.sleep(0.05)
         for source in self._sources:
             if source.audience.alive:
-                os.kill(source.audience.address.pid, signal.SIGTERM)
+                with suppress(ProcessLookupError):  # it may end just now
+                    os.kill(source.audience.address.pid, signal.SIGTERM)
 
     def close(self) -> None:
         for source in self._sources:
