@@ -56,7 +56,7 @@ def test_torques_come_from_either_part_of_a_state_beside_the_states(tmp_path):
 def test_two_topics_of_torques_are_asked_about_and_a_silent_one_is_refused(tmp_path):
     torques = {"/joint_torques": list(DATA["tau"]), "/measured_torques": list(-DATA["tau"])}
     path = write_topics(tmp_path / "two", {"/joint_states": states("effort"), **torques})
-    with pytest.raises(DataError, match=r"several topics may hold tau: /joint_torques, /measured_torques; say which by"):
+    with pytest.raises(DataError, match=r"several topics may hold tau: /joint_torques, /measured_torques; say which"):
         read_log(path)
     np.testing.assert_array_equal(read_log(path, LogOptions(map={"tau": "/measured_torques"})).tau, -DATA["tau"])
     silent = write_topics(tmp_path / "silent", {"/joint_states": states("effort"), "/joint_torques": []})
@@ -82,7 +82,7 @@ def test_messages_of_other_joints_in_the_same_topic_are_passed_over(rows, tmp_pa
     [
         (lambda told: told | {"name": list(NAMES[:2])}, r"names 2 joints and tells the positions of 3"),
         (lambda told: told | {"name": [NAMES[0]] * 3}, r"joint names must differ from each other, got shoulder"),
-        (lambda told: told | {"position": np.zeros(0)}, r"topic /joint_states holds no joint positions; expected a ROS"),
+        (lambda told: told | {"position": np.zeros(0)}, r"topic /joint_states holds no joint positions; expected a R"),
     ],
 )
 def test_states_that_contradict_themselves(change, message, tmp_path):

@@ -58,11 +58,13 @@ def _pieces(path: Path, fields: dict[str, Field], wanted: Sequence[str], rows: i
     source = str(path)
     parquet = package("pyarrow.parquet", source, "a Parquet file")
     with foreign(source, _WHAT), parquet.ParquetFile(path) as file:
+        done = 0
         for batch in file.iter_batches(batch_size=rows, columns=list(wanted)):
-            yield {name: _values(source, name, batch.column(name), fields[name]) for name in wanted}
+            yield {name: _values(source, name, batch.column(name), fields[name], done) for name in wanted}
+            done += batch.num_rows
 
 
-def _values(source: str, name: str, column: Any, known: Field) -> np.ndarray:
+def _values(source: str, name: str, column: Any, known: Field, done: int) -> np.ndarray:
     arrow = package("pyarrow", source, "a Parquet file")
     if len(known.shape) == 1:
         if known.unit is not None:
@@ -71,10 +73,11 @@ def _values(source: str, name: str, column: Any, known: Field) -> np.ndarray:
             column = column.cast(arrow.float64())
         return column.to_numpy(zero_copy_only=False)
     width = known.shape[1]
-    lengths = [None if row is None else len(row) for row in column] if column.null_count else _lengths(arrow, column)
+    lengths = [len(row) if row.is_valid else None for row in column] if column.null_count else _lengths(arrow, column)
     wrong = next((row for row, length in enumerate(lengths) if length != width), None)
     if wrong is not None:
-        raise DataError(source, f"expected a list of {width} numbers, got {lengths[wrong]}", column=name, row=wrong)
+        problem = f"expected a list of {width} numbers, got {lengths[wrong] or 'none'}"
+        raise DataError(source, problem, column=name, row=done + wrong)
     return column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), width)
 
 

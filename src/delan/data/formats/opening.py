@@ -1,6 +1,7 @@
 """Open a log, whatever its form: the form is told by what the file holds, not by how it is called."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from os.path import isdir  # unlike those of a Path, false for names that no file can have
 from pathlib import Path
 
 from ...errors import DataError
@@ -16,7 +17,7 @@ _FORMS = f"expected {archive.NPZ_FORM}, or {table.CSV_FORM}; or Parquet, MAT, HD
 
 def log_files(path: Path) -> list[Path]:
     """The logs that a path stands for: itself, or those in a folder by the order of their names."""
-    if not path.is_dir() or bags.is_bag_folder(path):
+    if not isdir(path) or bags.is_bag_folder(path):
         return [path]
     try:
         inside = sorted(path.iterdir())
@@ -41,7 +42,7 @@ def _is_log(path: Path) -> bool:
 def open_log(path: Path, *, mapped: Mapping[str, tuple[str, ...]], gaps: bool = False) -> list[Sheet]:
     """The sheets of a log, given what was mapped of it; with `gaps` empty cells of a table are no errors."""
     source = str(path)
-    if path.is_dir():
+    if isdir(path):
         return bags.read_bag(path, mapped)
     head = _head(path)
     if not head:
