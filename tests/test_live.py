@@ -2,6 +2,7 @@
 
 import os
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from delan.control import TrackingController
 from delan.experiments.live_host import KICK_SECONDS, ProddedRobot
 from delan.experiments.live_run import LiveSettings, begin
 from delan.realtime import live
-from delan.realtime.channels import Stream
+from delan.realtime.channels import Latest, Stream
 from delan.realtime.clocks import SteppedClock
 from delan.realtime.feed_forward import Compiled, NoFeedForward, on_device
 from delan.realtime.gate import Gate
@@ -149,6 +150,48 @@ def test_runs_are_found_and_what_dead_ones_left_is_cleared_away():
     broadcast.close()
     with pytest.raises(WatchError, match="cannot be watched"):
         Audience(address)
+
+
+def test_learned_models_can_be_seen_as_soon_as_they_are_told():
+    broadcast, address = begin(LiveSettings())
+    here = live.address_folder() / f"{address.pid}.json"
+    announce(address, here)
+    with Latest(3) as weights:
+        audience = Audience(address)
+        assert audience.weights("delan") is None
+        announce(address.with_weights({"delan": weights.name}), here)
+        assert audience.weights("feedforward") is None
+        assert audience.weights("delan") is None  # nothing learned yet
+        weights.publish([1, 2, 3])
+        np.testing.assert_array_equal(audience.weights("delan"), [1, 2, 3])
+        assert audience.weights("delan") is None  # nothing new
+        audience.close()
+    broadcast.close()
+
+
+def test_before_a_sudden_end_a_run_leaves_nothing_behind():
+    broadcast, address = begin(LiveSettings())
+    broadcast.remove()
+    assert not [name for name in broadcast.names.values() if Path("/dev/shm", name).exists()]
+    with pytest.raises(WatchError, match="cannot be watched"):
+        Audience(address)
+    broadcast.close()
+
+
+def test_a_run_of_somebody_else_is_left_and_his_folder_not_used(monkeypatch):
+    def forbidden(pid: int, sign: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    broadcast, address = begin(LiveSettings())
+    here = live.address_folder() / f"{address.pid}.json"
+    announce(address, here)
+    monkeypatch.setattr(os, "kill", forbidden)
+    assert [one.pid for one in running()] == [address.pid]
+    assert here.exists()
+    monkeypatch.setattr(os, "getuid", lambda: here.stat().st_uid + 1)
+    with pytest.raises(WatchError, match="belongs to somebody else; set XDG_RUNTIME_DIR to a folder of your own"):
+        live.address_folder()
+    broadcast.close()
 
 
 @pytest.mark.parametrize(

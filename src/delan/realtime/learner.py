@@ -266,7 +266,8 @@ class ProcessLearner:
         row = self._notes.read()
         if row is not None:
             self.note = LearnerNote(*row.tolist())
-            if self.note.changes > len(self._changes):
+            told = self._changes[-1][0] if self._changes else None
+            if self.note.changes and self.note.changed != told:  # by its time: a process that died counts anew
                 self._changes.append((self.note.changed, "the robot has changed; the learner forgot what was before"))
         return self._notes.version > 0
 
