@@ -3,7 +3,9 @@
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
+import mujoco as mujoco_module
 import numpy as np
 import pytest
 
@@ -25,6 +27,7 @@ from delan.robots.two_link import TWO_LINK, letter_motion, pen_position
 
 from .stand_ins import CHAIN, chain_weights
 
+mujoco: Any = mujoco_module  # its names are made at import, where the type checker cannot see them
 DT = 2e-3
 
 
@@ -236,6 +239,31 @@ def test_the_mannequin_stands_where_the_arm_is():
         assert volume > 0  # closed, and faces look outwards
         length = np.ptp(look.vertices, axis=0).max()
         assert length < 0.6
+
+
+SHAPES = """
+<mujoco><asset><mesh name="corner" vertex="0 0 0  1 0 0  0 1 0  0 0 1"/></asset><worldbody>
+  <geom type="plane" size="1 1 1"/>
+  <geom type="box" size="0.1 0.2 0.3" pos="1 2 3" euler="10 20 30"/>
+  <geom type="cylinder" size="0.1 0.4"/>
+  <geom type="ellipsoid" size="0.1 0.2 0.3"/>
+  <geom type="mesh" mesh="corner"/>
+  <geom type="sphere" size="0.1" rgba="1 1 1 0"/>
+</worldbody></mujoco>"""
+
+
+def test_every_solid_has_its_volume_and_what_has_no_end_or_no_color_is_left_out():
+    box, cylinder, ellipsoid, corner = Mannequin(mujoco.MjModel.from_xml_string(SHAPES)).looks()
+    found = []
+    for look in (box, cylinder, ellipsoid, corner):
+        a, b, c = (look.vertices[look.faces[:, place]] - look.vertices.mean(axis=0) for place in range(3))
+        found.append(np.einsum("ij,ij->", a, np.cross(b, c)) / 6)
+    np.testing.assert_allclose(found[0], 8 * 0.1 * 0.2 * 0.3, rtol=1e-12)
+    np.testing.assert_allclose(found[1:3], [np.pi * 0.01 * 0.8, 4 / 3 * np.pi * 0.006], rtol=0.05)  # of flat faces
+    np.testing.assert_allclose(found[3], 1 / 6, rtol=1e-6)
+    assert (found[1] < np.pi * 0.01 * 0.8) & (found[2] < 4 / 3 * np.pi * 0.006)
+    np.testing.assert_allclose(box.vertices.mean(axis=0), [1, 2, 3])
+    np.testing.assert_allclose(corner.vertices.min(axis=0), 0, atol=1e-6)  # where it was drawn
 
 
 def test_a_gate_compiles_once_for_the_same_models():
