@@ -15,7 +15,7 @@ import pytest
 from delan.data.causal import CausalSampler
 from delan.errors import SettingsError
 from delan.joints import Joints
-from delan.learning.online import Memory, OnlineLearner, OnlineSettings
+from delan.learning.online import STALLED_STEPS, Memory, OnlineLearner, OnlineSettings, _Start
 from delan.models.actuator import ActuatorSettings
 from delan.models.blueprint import Blueprint
 from delan.models.chain import LagrangianChainSettings
@@ -195,6 +195,29 @@ def test_a_learner_in_a_process_learns_dies_and_comes_back():
     finally:
         learner.close()
     assert not learner.alive
+
+
+def test_without_rows_nothing_is_remembered():
+    learner = OnlineLearner(PENDULUM, DT, SMALL)
+    learner.absorb(np.zeros((0, 4)))
+    assert (learner.samples, learner.improve()) == (0, False)
+    assert CausalSampler(1, DT, rate=100.0, cutoff=None).push(np.zeros((0, 4))).shape == (0, 4)
+    with pytest.raises(SettingsError, match="window must be at least 1, got 0"):
+        OnlineSettings(window=0)
+
+
+def test_a_start_that_is_lost_makes_room_for_another(monkeypatch):
+    learner, fresh = OnlineLearner(PENDULUM, DT, SMALL), _Start(None)
+    monkeypatch.setattr(learner, "_fresh", lambda: fresh)
+    steady, falling = [1.0] * STALLED_STEPS, np.geomspace(1.0, 1e-3, STALLED_STEPS).tolist()
+    for losses, error, replaced in ((steady, 1.0, True), (falling, 1.0, False), (steady, 2e-3, False)):
+        start, other = _Start(None, losses, error), _Start(None, steady, 1e-3)
+        learner._starts, learner.error = [start, other], 1e-3
+        learner._replace_if_lost(start)
+        assert (learner._starts == [fresh, other]) == replaced
+        learner._starts = [start]
+        learner._replace_if_lost(start)  # nobody is better
+        assert learner._starts == [start]
 
 
 class StandInProcess:
