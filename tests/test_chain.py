@@ -1,5 +1,6 @@
 """The Lagrangian chain against other derivations of the same mechanics, and what a fit of it finds."""
 
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -16,6 +17,8 @@ from delan.learning.objective import Objective, Samples, Scale, loss
 from delan.learning.planning import FitSettings
 from delan.mechanics import euler_lagrange, triangle
 from delan.mechanics.chain import Tree
+from delan.models.actuated import ActuatedModel
+from delan.models.actuator import Actuator, ActuatorSettings
 from delan.models.chain import LagrangianChain, LagrangianChainSettings
 from delan.models.dynamics import Normalisation
 from delan.models.gauge import looseness, settled
@@ -24,10 +27,11 @@ from delan.models.rigid_body import RigidBody
 from delan.robots.barrett_wam import DRIVE_INERTIA, WAM7
 from delan.robots.two_link import TWO_LINK
 
-from .members import chain, noisy
+from .members import chain, network, noisy
 from .oracles import torque_from_lagrangian
 from .random_arms import random_arm, rigid, scattered, swung
 
+ROTORS = ActuatorSettings(("armature",))
 TREE = (-1, 0, 1, 1, 3, 3, 0, -1)  # branches of a link, of a branch and of the first link, and a second root
 KINDS = ("revolute", "prismatic", "continuous", "revolute", "prismatic", "revolute", "prismatic", "revolute")
 ARMS = {
@@ -169,6 +173,24 @@ def test_a_chain_that_is_no_rigid_arm_is_not_read_as_one():
     problem = r"the matrix of joint2.s frame is .* away from a rotation.*torques of this chain hold"
     with pytest.raises(ModelError, match=problem):
         to_rigid_body(bent)
+
+
+def test_only_chains_without_rotors_beside_theirs_are_read():
+    with pytest.raises(ModelError, match=r"a LagrangianNetwork has no geometry to read; fit a chain \(model='chain'\)"):
+        learned_arm(network(Joints.revolute(2)))
+    with pytest.raises(ModelError, match="has rotors of its own; fit the chain without the armature term"):
+        to_rigid_body(ActuatedModel(from_rigid_body(known_arms()["two-link"]), Actuator(TWO_LINK.joints, ROTORS)))
+
+
+def test_an_arm_whose_axes_are_one_line_is_read():
+    origin, up = np.zeros(3), np.array([0.0, 0.0, 1.0])
+    bodies = random_arm(("revolute",) * 3, seed=1)[0]
+    line = [replace(one, position=origin, rotation=np.eye(3), axis=up, anchor=origin) for one in bodies]
+    arm = learned_arm(from_rigid_body(RigidBody.from_bodies(line, gravity=(0.0, -9.81, 0.0))))
+    np.testing.assert_allclose(arm.directions, [[0, 0, 1]] * 3, atol=1e-9)
+    np.testing.assert_allclose(arm.points, 0, atol=1e-9)
+    np.testing.assert_allclose(np.linalg.norm(arm.gravity[:2]), 9.81)
+    assert [axis.twist for axis in arm.axes[1:]] == pytest.approx([0, 0], abs=1e-6)
 
 
 @pytest.mark.parametrize(

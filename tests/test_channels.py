@@ -1,5 +1,6 @@
 """Channels between real processes: what arrives is whole and in order, what is lost is counted, nobody hangs."""
 
+import errno
 import multiprocessing
 import os
 import signal
@@ -281,6 +282,25 @@ def test_what_does_not_fit_is_refused():
         Latest(0)
     with pytest.raises(ChannelError, match=r"does not fit into the \d+ bytes of shared memory that are left; make"):
         Latest(1 << 50)
+
+
+def test_shared_memory_that_cannot_be_made_is_said(monkeypatch):
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(channels, "SharedMemory", full)
+    with pytest.raises(ChannelError, match=r"cannot make a channel of \d+ bytes: Too many open files; free some"):
+        Stream(4, 3)
+
+
+def test_a_channel_taken_away_is_kept_by_those_who_have_it():
+    with Latest(2) as latest, Latest.attach(latest.name) as reader:
+        reader.remove()  # it is not the reader's
+        assert (SEGMENTS / latest.name).exists()
+        latest.remove()
+        assert not (SEGMENTS / latest.name).exists()
+        latest.publish([1, 2])
+        np.testing.assert_array_equal(reader.read(), [1, 2])
 
 
 def test_segments_are_gone_after_the_end():

@@ -5,6 +5,7 @@ import math
 import multiprocessing
 import os
 import sys
+import threading
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from delan.errors import SettingsError
 from delan.realtime import priority
 from delan.realtime.clocks import Clock, Deadlines, SteppedClock, Tick, WallClock
+from delan.realtime.feed_forward import workers_follow
 
 CLOCKS = {"wall": WallClock, "stepped": SteppedClock}
 
@@ -140,6 +142,42 @@ def test_a_core_that_is_not_there_is_said(core, monkeypatch):
     assert granted.cores == ()
     assert f"not bound to core {core}" in granted.problems[0]
     assert os.sched_getaffinity(0) == before
+
+
+def test_a_system_without_such_scheduling_is_said(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    unbound = "binding to a core is not known on darwin"
+    late = "real-time scheduling is not known on darwin; periods may be late beside other processes"
+    assert priority.raise_priority(core=0) == priority.Granted(False, (), (late, unbound))
+    assert priority.keep_to(0) == priority.Granted(False, (), (unbound,))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="scheduling as Linux knows it")
+def test_threads_follow_a_loop_that_goes_first_and_are_ordinary_again(monkeypatch):
+    first, ended = threading.get_native_id(), []
+    policies = {int(name): os.SCHED_OTHER for name in os.listdir("/proc/self/task")} | {first: os.SCHED_FIFO}
+
+    def scheduled(thread: int, policy: int, parameters: os.sched_param) -> None:
+        if thread in ended:
+            raise ProcessLookupError(3, "No such process")
+        policies[thread] = policy & ~os.SCHED_RESET_ON_FORK
+        levels.append(parameters.sched_priority)
+
+    over, levels = threading.Event(), []
+    worker = threading.Thread(target=over.wait)
+    worker.start()
+    policies[worker.native_id or 0] = os.SCHED_OTHER
+    ended += [thread for thread in policies if thread not in (first, worker.native_id)]
+    monkeypatch.setattr(os, "sched_getscheduler", lambda thread: policies.get(thread or first, os.SCHED_OTHER))
+    monkeypatch.setattr(os, "sched_getparam", lambda _: os.sched_param(20))
+    monkeypatch.setattr(os, "sched_setscheduler", scheduled)
+    with workers_follow():
+        assert policies[worker.native_id or 0] == os.SCHED_FIFO
+        assert levels == [10]  # behind the loop
+    assert policies[worker.native_id or 0] == os.SCHED_OTHER
+    assert policies[first] == os.SCHED_FIFO
+    over.set()
+    worker.join()
 
 
 def tolerated() -> int:

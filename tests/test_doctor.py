@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from typer.testing import CliRunner
 
-from delan.data.doctor import Finding, examine
+from delan.data.doctor import Finding, examine, known_model
 from delan.data.doctor.coverage import reversals
 from delan.data.doctor.finding import WHY
 from delan.data.doctor.lag import harm
@@ -414,3 +414,73 @@ def test_the_command_says_what_it_cannot_do(tmp_path):
         ran = CliRunner().invoke(app, ["check", str(tmp_path / "log.npz"), *arguments])
         assert ran.exit_code == 2
         assert words in ran.output
+
+
+@pytest.mark.parametrize(("scale", "unit"), [(1e3, "milliseconds"), (1e6, "microseconds"), (1e9, "nanoseconds")])
+def test_time_in_another_unit_is_told_and_all_else_is_as_in_seconds(scale, unit):
+    log = clean("letters")
+    told, *others = examine(replace(log, t=scale * log.t))
+    assert (told.kind, told.severity, told.column) == ("units", "error", "t")
+    assert f"time looks like {unit}, not seconds" in told.text
+    assert f"(--time-scale {1 / scale:g})" in told.remedy
+    assert [one.text for one in others] == [one.text for one in examine(log)]
+
+
+def test_delays_that_differ_from_joint_to_joint_are_no_clocks():
+    log = clean("two-link")
+    parted = changed(log, tau=(0, lambda tau: late(log, tau, 0.03)))
+    parted = changed(parted, tau=(1, lambda tau: late(log, tau, -0.015)))
+    (told,) = (one for one in examine(parted, model=torque_of("two-link")) if one.kind == "delay")
+    assert (told.severity, told.joint, told.column) == ("note", None, "tau")
+    assert "each joint by another delay (+30 ms of joint 0, -15 ms of joint 1)" in told.text
+
+
+def test_a_urdf_raises_no_doubts_of_a_log_that_cannot_tell():
+    log, model = clean("two-link"), torque_of("two-link")
+    for rows in (8, 25, 60):
+        short = rows_of(log, np.arange(rows))
+        assert {one.kind for one in serious(examine(short, model=model))} <= {"dead", "excitation"}
+    still = replace(log, q=0 * log.q, qd=0 * log.q)
+    assert {one.kind for one in serious(examine(still, model=model))} == {"dead"}
+
+
+def test_a_urdf_is_compared_with_a_log_too_long_for_delays(monkeypatch):
+    monkeypatch.setattr(known_model, "MOST_SAMPLES", 100)
+    assert serious(examine(clean("two-link"), model=torque_of("two-link"))) == []
+    turned = fault("torque sign", clean("two-link"), 0)
+    assert [one for one in examine(turned.recording, model=torque_of("two-link")) if turned.told_by(one)]
+
+
+def test_a_urdf_without_masses_explains_nothing():
+    found = serious(examine(clean("two-link"), model=lambda q, qd, qdd: 0 * q))
+    assert [(one.kind, one.joint) for one in found] == [("mismatch", 0), ("mismatch", 1)]
+    assert "explain only 0% of the torque" in found[0].text
+
+
+def test_a_log_without_any_time_is_told_by_that_alone():
+    log = clean("two-link")
+    found = serious(examine(replace(log, t=np.full(len(log.t), np.nan))))
+    assert [(one.kind, one.column) for one in found] == [("non_finite", "t")]
+
+
+@pytest.mark.parametrize("every", [8, 20])
+def test_what_comes_again_and_again_is_no_spike(every):
+    def jagged(tau: np.ndarray) -> np.ndarray:
+        return tau + np.where(np.arange(len(tau)) % every == 5, 10 * tau.std(), 0.0)
+
+    assert serious(examine(changed(clean("two-link"), tau=(0, jagged)))) == []
+
+
+def test_without_velocities_a_joint_that_rests_is_no_stuck_one():
+    t = np.arange(1500) * 0.01
+    up, down = (np.clip((t - start) / 3, 0, 1) for start in (1, 6))
+    q = np.stack([sum(sign * s**3 * (10 - 15 * s + 6 * s**2) for sign, s in ((1, up), (-1, down))), np.sin(2 * t)], 1)
+    qd = np.gradient(q, t, axis=0)
+    body = robot("two-link")[0]
+    tau = body.rows(q, qd, np.gradient(qd, t, axis=0)).total
+    log = Recording(t=t, q=q, tau=tau, trajectory=np.zeros(1500, int), joints=body.joints, source="rests")
+    assert "stuck" not in {one.kind for one in examine(log)}
+    held = q[:, 0].copy()
+    held[250:330] = held[250]
+    (told,) = (one for one in examine(replace(log, q=np.stack([held, q[:, 1]], 1))) if one.kind == "stuck")
+    assert (told.joint, told.column, told.rows) == (0, "q", ((250, 330),))

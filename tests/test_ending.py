@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from delan.experiments.live_run import LiveSettings
+from delan.realtime.early_end import ended_early
 from delan.realtime.live import MODES, Audience, read_address
 from delan.view.runs import find, tell, wake
 
@@ -127,3 +128,14 @@ def test_what_hears_no_signal_is_ended_and_tidied(told, tmp_path):
     assert process.wait(PATIENCE) == 0
     assert tidied.exists()
     process.stdout.close()
+
+
+def test_what_was_heard_before_is_heard_again_afterwards():
+    before, tidied = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)], []
+    with ended_early(lambda: False, lambda: tidied.append(True)) as whole:
+        assert signal.getsignal(signal.SIGTERM) is not before[1]
+        assert whole.acquire(blocking=False)
+        whole.release()
+    assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)] == before
+    assert signal.set_wakeup_fd(-1) == -1
+    assert not tidied

@@ -115,6 +115,13 @@ def test_without_a_potential_there_is_no_energy_drift():
     assert scores.rollouts.energy_drift is None
 
 
+def test_single_moments_have_no_motion_to_predict():
+    apart = replace(pendulum(), trajectory=np.arange(300))
+    scores = evaluate(Pendulum(), apart)
+    assert scores.rollouts is None
+    assert scores.torque.nmse_mean < 1e-20
+
+
 def test_without_truth_there_are_no_component_scores():
     assert evaluate(Pendulum(), replace(pendulum(), truth={})).components == {}
 

@@ -3,6 +3,8 @@
 import json
 import shutil
 import subprocess
+import sysconfig
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from typer.testing import CliRunner
 import delan
 from delan.deploy.c_source import c_source
 from delan.deploy.compiled import CompiledModel
-from delan.deploy.compiler import find_compiler
+from delan.deploy.compiler import cache_folder, caller, find_compiler, library_of
 from delan.deploy.layout import Numbers
 from delan.deploy.project import export
 from delan.deploy.shape import ExportSettings, Precision
@@ -218,6 +220,18 @@ def test_names_that_c_would_refuse(name):
         ExportSettings(name)
 
 
+@pytest.mark.usefixtures("as_shipped")
+def test_exports_that_cannot_be_are_refused(tmp_path):
+    model, precision = trained(Joints.revolute(2)), "half"
+    with pytest.raises(SettingsError, match="unknown precision 'half'; known: float, double"):
+        delan.compile(model, precision=precision)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(SettingsError, match="a folder of code holds its weights; leave weights out"):
+        export(model, tmp_path, ExportSettings(weights="data"))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SettingsError, match=r"file/arm: cannot be made \(Not a directory\); give another folder"):
+        export(model, tmp_path / "file" / "arm")
+
+
 def test_comments_cannot_be_broken_out_of():
     joints = Joints(("*/ int main", "b\nc"), ("revolute", "revolute"))
     header = c_source(trained(joints), story={"log": "*/ #error /* x"}).header
@@ -228,6 +242,48 @@ def test_without_a_compiler_it_says_so(monkeypatch):
     monkeypatch.setattr("delan.deploy.compiler.find_compiler", lambda: None)
     with pytest.raises(CompilerError, match="install gcc or clang"):
         CompiledModel(trained(Joints.revolute(2)))
+
+
+def test_code_that_the_compiler_refuses_is_told_with_its_words(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(CompilerError, match=r"refused the code of the model: (.|\n)*error"):
+        library_of("", "int model = ;", "model")
+    assert list(cache_folder().iterdir()) == []
+
+
+def no_room(*_: Any, **__: Any) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_a_cache_that_cannot_be_written_is_said(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(SettingsError, match=r"models cannot be kept there \(Not a directory\); set XDG_CACHE_HOME"):
+        library_of("", "int model;", "model")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(tempfile, "TemporaryDirectory", no_room)
+    with pytest.raises(SettingsError, match=r"models cannot be kept there \(No space left on device\); set"):
+        library_of("", "int model;", "model")
+
+
+@pytest.mark.parametrize("lack", ["headers", "room", "compiler"])
+def test_without_the_quick_call_models_take_the_slow_one(lack, tmp_path, monkeypatch):
+    model = trained(Joints.revolute(3))
+    quick, row = delan.compile(model), states(model, 1)[0]
+    wanted = [quick.inverse_dynamics(*row), quick.forward_dynamics(*row)]
+    if lack == "headers":
+        monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path))
+    elif lack == "room":
+        monkeypatch.setattr("delan.deploy.compiler.cache_folder", lambda: tmp_path)
+        monkeypatch.setattr(tempfile, "TemporaryDirectory", no_room)
+    else:
+        monkeypatch.setattr("delan.deploy.compiler.find_compiler", lambda: None)
+    assert caller.__wrapped__() is None
+    monkeypatch.undo()
+    monkeypatch.setattr("delan.deploy.compiled.caller", lambda: None)
+    slow = delan.compile(model)
+    assert type(slow.forward_dynamics) is not type(quick.forward_dynamics)
+    np.testing.assert_array_equal([slow.inverse_dynamics(*row), slow.forward_dynamics(*row)], wanted)
 
 
 def compilers() -> list[str]:

@@ -12,11 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from delan import storage
 from delan.errors import DataError, ModelFileError, SettingsError
 from delan.joints import Joints
 from delan.learning import descent, training
 from delan.learning.evaluate import evaluate
 from delan.learning.fit import fit
+from delan.learning.levenberg_marquardt import MarquardtSettings
+from delan.learning.log_fit import LogFitSettings
 from delan.learning.objective import Objective, Samples, Scale
 from delan.learning.planning import FitSettings, plan
 from delan.models.dynamics import Normalisation
@@ -219,6 +222,45 @@ def test_a_checkpoint_of_another_fit_is_refused(tmp_path):
             fit(**{"dataset": data, "model": SMALL, "settings": ADAM, **other}, checkpoint=path, resume=True)
 
 
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ({}, r"is damaged \('run'\); remove it to start anew"),
+        ({"run": {"color": 1}, "history": []}, r"is damaged \(.*'color'\); remove it to start anew"),
+        ({"run": {"stage": 7}, "history": []}, r"is damaged \(tuple index out of range\); remove it to start anew"),
+        ({"run": {}, "history": [{"stage": "lm"}]}, r"is damaged \(.*missing .*'epoch'.*\); remove it"),
+    ],
+)
+def test_a_damaged_checkpoint_is_said_and_a_missing_one_begins_anew(header, message, tmp_path):
+    path, fresh = tmp_path / "fit.checkpoint", training.Run(best_model=None)
+    checkpoint = training.Checkpoint(path, "mine", resume=True)
+    training._keep(checkpoint, fresh)  # nothing is learned yet: nothing is kept
+    assert training._restore(checkpoint, (), fresh) == (fresh, None)
+    storage.write_arrays(path, {}, training.CHECKPOINT, {"fingerprint": "mine", **header})
+    with pytest.raises(ModelFileError, match=message):
+        training._restore(checkpoint, (), fresh)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"damping": 0.0}, "damping must be positive and finite, got 0.0"),
+        ({"trials": 0}, "chunk and trials must be at least 1, got chunk=256 and trials=0"),
+    ],
+)
+def test_a_second_order_method_that_cannot_be_is_refused(settings, message):
+    with pytest.raises(SettingsError, match=message):
+        MarquardtSettings(**settings)
+
+
+def test_without_accelerations_there_is_nothing_to_filter_and_no_feed_forward_network():
+    for more in ({"cutoff": 5.0}, {"models": ("chain", "feedforward")}):
+        with pytest.raises(
+            SettingsError, match="there is no cut-off to give, and no feed-forward network, which needs"
+        ):
+            LogFitSettings(accelerations="none", **more)  # pyright: ignore[reportArgumentType]
+
+
 def test_ctrl_c_keeps_the_best_model():
     def interrupt(progress: training.Progress) -> None:
         if progress.row.epoch >= 9:
@@ -278,6 +320,7 @@ def test_provenance_is_plain_json():
     ("settings", "message"),
     [
         ({"optimizer": "sgd"}, "unknown optimizer 'sgd'; known: auto, adam, lm"),
+        ({"accelerations": "some"}, "unknown accelerations 'some'; known: given, none"),
         ({"epochs": 0}, "epochs must be at least 1, got 0"),
         ({"seconds": 0.0}, "seconds must be positive and finite, got 0.0"),
         ({"validation": 1.0}, "validation is a share of the trajectories between 0 and 1, got 1.0"),

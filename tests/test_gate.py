@@ -19,7 +19,7 @@ from delan.data.logs import read_log
 from delan.data.sketch import share_in, sketch
 from delan.deploy.certificate import CURES, Certificate, unseen_motion
 from delan.deploy.compiler import find_compiler
-from delan.deploy.gate import GateSettings, examine
+from delan.deploy.gate import GateSettings, _Examiner, examine
 from delan.deploy.limits import limits_of_urdf, read_limits
 from delan.deploy.workspace import Workspace
 from delan.errors import SettingsError
@@ -30,6 +30,7 @@ from delan.models.actuated import ActuatedModel
 from delan.models.actuator import Actuator
 from delan.models.feed_forward import FeedForwardNetwork, FeedForwardSettings
 from delan.models.geometry import from_rigid_body
+from delan.models.network import LagrangianNetwork, LagrangianNetworkSettings
 from delan.models.rigid_body import RigidBody
 from delan.models.trust import TrustedModel, trusted
 from delan.robots.two_link import TWO_LINK
@@ -156,6 +157,22 @@ def test_ascent_finds_what_random_states_miss():
     assert found.value == pytest.approx(1000, rel=1e-3)
     np.testing.assert_allclose(found.at[:2], top, atol=1e-3)
     assert np.isnan(space.worst(lambda _, q, qd, qdd: jnp.sqrt(q[0]), None).value)
+    edge = space.centre[0] + 0.999 * space.reach[0]
+    assert (space.states[:, 0] < edge).all()
+    assert np.isnan(space.worst(lambda _, q, qd, qdd: -jnp.log(edge - q[0]), None).value)  # where ascent leads
+
+
+def test_without_energies_or_code_a_model_is_refused(monkeypatch):
+    settings = LagrangianNetworkSettings(width=8, depth=1, gravity="vector")
+    network = LagrangianNetwork(TWO_LINK.joints, settings, key=jax.random.key(0))
+    examiner = _Examiner(network, TWO_LINK.limits, motions(20, 21), FEW)
+    energy = examiner.energy()
+    assert not energy.passed
+    assert "potential" in energy.found
+    monkeypatch.setattr("delan.deploy.compiler.find_compiler", lambda: None)
+    code = examiner.code()
+    assert not code.passed
+    assert "install gcc or clang" in code.found
 
 
 # Limits
@@ -174,6 +191,11 @@ def test_limits_come_from_a_file_or_from_a_urdf(tmp_path):
     names = TWO_LINK.joints.names
     turned = limits_of_urdf(urdf, Joints(names[::-1], ("revolute",) * 2))
     np.testing.assert_allclose(turned.torque, TWO_LINK.limits.torque[::-1])
+    np.testing.assert_allclose(limits_of_urdf(urdf, Joints.revolute(2)).torque, TWO_LINK.limits.torque)
+    with pytest.raises(SettingsError, match=r"has 2 joints and the model 3, under other names; give --limits"):
+        limits_of_urdf(urdf, Joints.revolute(3))
+    with pytest.raises(SettingsError, match=r"none\.toml: cannot be read \(No such file or directory\); give a file"):
+        read_limits(tmp_path / "none.toml", Joints.revolute(2))
 
 
 @pytest.mark.parametrize(

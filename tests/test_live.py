@@ -2,7 +2,10 @@
 
 import os
 import threading
+from pathlib import Path
+from typing import Any
 
+import mujoco as mujoco_module
 import numpy as np
 import pytest
 
@@ -28,6 +31,7 @@ from delan.robots.two_link import TWO_LINK, letter_motion, pen_position
 
 from .stand_ins import CHAIN, chain_weights
 
+mujoco: Any = mujoco_module  # its names are made at import, where the type checker cannot see them
 DT = 2e-3
 
 
@@ -170,6 +174,48 @@ def test_a_run_that_ends_while_it_is_looked_at_is_no_error():
     broadcast.close()
 
 
+def test_learned_models_can_be_seen_as_soon_as_they_are_told():
+    broadcast, address = begin(LiveSettings())
+    here = live.address_folder() / f"{address.pid}.json"
+    announce(address, here)
+    with Latest(3) as weights:
+        audience = Audience(address)
+        assert audience.weights("delan") is None
+        announce(address.with_weights({"delan": weights.name}), here)
+        assert audience.weights("feedforward") is None
+        assert audience.weights("delan") is None  # nothing learned yet
+        weights.publish([1, 2, 3])
+        np.testing.assert_array_equal(audience.weights("delan"), [1, 2, 3])
+        assert audience.weights("delan") is None  # nothing new
+        audience.close()
+    broadcast.close()
+
+
+def test_before_a_sudden_end_a_run_leaves_nothing_behind():
+    broadcast, address = begin(LiveSettings())
+    broadcast.remove()
+    assert not [name for name in broadcast.names.values() if Path("/dev/shm", name).exists()]
+    with pytest.raises(WatchError, match="cannot be watched"):
+        Audience(address)
+    broadcast.close()
+
+
+def test_a_run_of_somebody_else_is_left_and_his_folder_not_used(monkeypatch):
+    def forbidden(pid: int, sign: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    broadcast, address = begin(LiveSettings())
+    here = live.address_folder() / f"{address.pid}.json"
+    announce(address, here)
+    monkeypatch.setattr(os, "kill", forbidden)
+    assert [one.pid for one in running()] == [address.pid]
+    assert here.exists()
+    monkeypatch.setattr(os, "getuid", lambda: here.stat().st_uid + 1)
+    with pytest.raises(WatchError, match="belongs to somebody else; set XDG_RUNTIME_DIR to a folder of your own"):
+        live.address_folder()
+    broadcast.close()
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
@@ -248,6 +294,31 @@ def test_the_mannequin_stands_where_the_arm_is():
         assert volume > 0  # closed, and faces look outwards
         length = np.ptp(look.vertices, axis=0).max()
         assert length < 0.6
+
+
+SHAPES = """
+<mujoco><asset><mesh name="corner" vertex="0 0 0  1 0 0  0 1 0  0 0 1"/></asset><worldbody>
+  <geom type="plane" size="1 1 1"/>
+  <geom type="box" size="0.1 0.2 0.3" pos="1 2 3" euler="10 20 30"/>
+  <geom type="cylinder" size="0.1 0.4"/>
+  <geom type="ellipsoid" size="0.1 0.2 0.3"/>
+  <geom type="mesh" mesh="corner"/>
+  <geom type="sphere" size="0.1" rgba="1 1 1 0"/>
+</worldbody></mujoco>"""
+
+
+def test_every_solid_has_its_volume_and_what_has_no_end_or_no_color_is_left_out():
+    box, cylinder, ellipsoid, corner = Mannequin(mujoco.MjModel.from_xml_string(SHAPES)).looks()
+    found = []
+    for look in (box, cylinder, ellipsoid, corner):
+        a, b, c = (look.vertices[look.faces[:, place]] - look.vertices.mean(axis=0) for place in range(3))
+        found.append(np.einsum("ij,ij->", a, np.cross(b, c)) / 6)
+    np.testing.assert_allclose(found[0], 8 * 0.1 * 0.2 * 0.3, rtol=1e-12)
+    np.testing.assert_allclose(found[1:3], [np.pi * 0.01 * 0.8, 4 / 3 * np.pi * 0.006], rtol=0.05)  # of flat faces
+    np.testing.assert_allclose(found[3], 1 / 6, rtol=1e-6)
+    assert (found[1] < np.pi * 0.01 * 0.8) & (found[2] < 4 / 3 * np.pi * 0.006)
+    np.testing.assert_allclose(box.vertices.mean(axis=0), [1, 2, 3])
+    np.testing.assert_allclose(corner.vertices.min(axis=0), 0, atol=1e-6)  # where it was drawn
 
 
 def test_a_gate_compiles_once_for_the_same_models():

@@ -1,16 +1,22 @@
 """Logs in every form read back equal, by their own names or mapped; pieces equal the whole; damage gets our errors."""
 
+import gzip
 import tracemalloc
+import zipfile
+from decimal import Decimal
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
+import scipy.io
 from rosbags.rosbag2 import StoragePlugin
 
 from delan.data.formats import sheet
 from delan.data.log_options import LogOptions
+from delan.data.log_pieces import Labels, pieces_of
 from delan.data.logs import read_log, stream_log
 from delan.errors import DataError, DelanError, SettingsError
 from delan.joints import Recording
@@ -23,6 +29,7 @@ from .log_writers import (
     write_bag,
     write_csv,
     write_hdf5,
+    write_mat73,
     write_npz,
     write_parquet,
 )
@@ -250,6 +257,47 @@ def test_what_is_missing_or_could_be_two_is_asked_for(change, message, tmp_path)
         read_log(path)
 
 
+def named_columns() -> dict[str, np.ndarray]:
+    """Columns by the names of joints; the last joint has no velocity."""
+    data = motion()
+    made = {"t": data["t"]}
+    for quantity, word in (("q", "position"), ("qd", "velocity"), ("tau", "effort")):
+        made |= {f"{name}_{word}": data[quantity][:, i] for i, name in enumerate(NAMES)}
+    del made[f"{NAMES[2]}_velocity"]
+    return made
+
+
+def test_a_joint_without_a_column_is_asked_for_by_name_and_can_be_left_out(tmp_path):
+    data, path = motion(), table(tmp_path / "a.csv", named_columns())
+    problem = r"column wrist_1_joint_velocity: is missing: only shoulder_pan_joint, elbow_joint have it; pick joints by"
+    with pytest.raises(DataError, match=problem):
+        read_log(path)
+    picked = read_log(path, LogOptions(joints=("elbow_joint", "shoulder_pan_joint")))
+    assert picked.joints.names == ("elbow_joint", "shoulder_pan_joint")
+    same(picked, {"t": data["t"], **{name: data[name][:, [1, 0]] for name in ("q", "qd", "tau")}})
+
+
+def test_rates_of_something_else_are_not_those_of_the_joints(tmp_path):
+    named = {name: values for name, values in named_columns().items() if "velocity" not in name}
+    assert read_log(table(tmp_path / "a.csv", {**named, "base_velocity": named["t"]})).qd is None
+    numbered = {name: values for name, values in columns(motion()).items() if not name.startswith("qd")}
+    assert read_log(table(tmp_path / "b.csv", {**numbered, "speed": numbered["t"]})).qd is None
+    data = motion()
+    arrays = {"t": data["t"], "position": data["q"], "position_2": -data["q"], "torque": data["tau"]}
+    np.testing.assert_array_equal(read_log(write_npz(tmp_path / "c.npz", arrays)).q, data["q"])
+
+
+def test_a_joint_that_two_columns_claim_is_asked_about(tmp_path):
+    made = {name.replace("q", "pos_") if name[1:].isdigit() else name: v for name, v in columns(motion()).items()}
+    same(read_log(table(tmp_path / "a.csv", made), LogOptions(map={"q": "pos_{}"})), motion())
+    path = table(tmp_path / "b.csv", {**made, "pos_01": -made["pos_1"]})
+    with pytest.raises(DataError, match=r"several columns may be q: pos_0, pos_1, pos_2, pos_01; say which"):
+        read_log(path)
+    with pytest.raises(DataError, match=r"--map q=pos_\{\} means a joint twice in pos_0, pos_1, pos_2, pos_01; list "):
+        read_log(path, LogOptions(map={"q": "pos_{}"}))
+    same(read_log(path, LogOptions(map={"q": "pos_0,pos_1,pos_2"})), motion())
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -260,6 +308,8 @@ def test_what_is_missing_or_could_be_two_is_asked_for(change, message, tmp_path)
         ({"gain": (1.0, 2.0)}, r"--gain gives 2 numbers for 3 joints"),
         ({"map": {"q": "nothing_{}"}}, r"--map q=nothing_\{\} names nothing in it; it has t, q"),
         ({"map": {"tau": "q,qd"}}, r"--map gives 2 columns for 3 joints|expected shape"),
+        ({"map": {"tau": "tau,push"}}, r"--map tau=push names nothing in it; it has t, q"),
+        ({"map": {"t": "t,q"}}, r"t is one column, --map gives 2: t, q"),
     ],
 )
 def test_options_that_do_not_fit_the_log(options, message, tmp_path):
@@ -274,6 +324,7 @@ def test_options_that_do_not_fit_the_log(options, message, tmp_path):
         ({"map": {"q": "a{}b{}"}}, r"'a\{\}b\{\}' cannot be understood; write one"),
         ({"map": {"q": "a{3-1}"}}, r"runs backward; write \{1-3\}"),
         ({"map": {"q": ""}}, "q cannot be left out of a log"),
+        ({"map": {"q": 3}}, r"map of q must be a column pattern such as q_\{\}, got 3"),
         ({"gain": ()}, "gain must be finite N m per A and not 0"),
         ({"gain": (0.1, 0.0)}, "one for all joints or one each; got 0.1, 0.0"),
         ({"flip": {"qd": (1,)}}, "flip turns the sign of q .* or tau, got 'qd'"),
@@ -286,6 +337,7 @@ def test_options_that_do_not_fit_the_log(options, message, tmp_path):
         ({"rate": 5.0, "time_scale": 1.0}, "give one of them"),
     ],
 )
+@pytest.mark.usefixtures("as_shipped")
 def test_options_that_make_no_sense(options, message):
     with pytest.raises(SettingsError, match=message):
         LogOptions(**options)
@@ -466,6 +518,124 @@ def test_shapes_that_no_robot_has(tmp_path):
     (tmp_path / "d.csv").write_text("1" * 2_000_000)
     with pytest.raises(DataError, match="has a line of more than"):
         read_log(tmp_path / "d.csv")
+
+
+def test_parquet_knows_times_decimals_and_lists_of_a_fixed_length(tmp_path):
+    data = motion()
+    lists = {name: pyarrow.FixedSizeListArray.from_arrays(data[name].ravel(), 3) for name in ("q", "qd", "tau")}
+    stamps = pyarrow.array(np.round(data["t"] * 1e9).astype(np.int64), pyarrow.timestamp("ns"))
+    made = {"t": stamps, **lists, "note": pyarrow.array(["fine"] * 60)}
+    pyarrow.parquet.write_table(pyarrow.table(made), tmp_path / "a")
+    same(read_log(tmp_path / "a"), data)
+    exact = {name: [Decimal(f"{value:.9f}") for value in values] for name, values in columns(data).items()}
+    pyarrow.parquet.write_table(pyarrow.table(exact), tmp_path / "b")
+    same(read_log(tmp_path / "b"), data, close=1e-9)
+
+
+@pytest.mark.parametrize(("given", "told"), [([1.0, 2.0], "2"), (None, "none")])
+def test_a_list_of_another_length_is_told_with_its_row(given, told, tmp_path):
+    data = motion()
+    lists = {"t": data["t"], "q": data["q"].tolist(), "tau": data["tau"].tolist()}
+    lists["q"][41] = given
+    pyarrow.parquet.write_table(pyarrow.table(lists), tmp_path / "a")
+    with pytest.raises(DataError, match=f"column q, row 41: expected a list of 3 numbers, got {told}"):
+        list(stream_log(tmp_path / "a", rows=9))
+
+
+def test_mat_files_packed_or_of_one_joint(tmp_path):
+    data = motion()
+    scipy.io.savemat(tmp_path / "a.mat", data, do_compression=True)
+    same(read_log(tmp_path / "a.mat"), data)
+    single = {name: values if values.ndim == 1 else values[:, :1] for name, values in data.items()}
+    scipy.io.savemat(tmp_path / "b.mat", single)
+    same(read_log(tmp_path / "b.mat"), single)
+    with h5py.File(write_mat73(tmp_path / "c.mat", data), "r+") as file:
+        del file["t"]
+        file["t"] = data["t"]  # as others write the format: one axis
+    same(read_log(tmp_path / "c.mat"), data)
+
+
+def test_text_that_is_no_table_or_stops_being_one(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("# made by a robot\n# at noon\n")
+    with pytest.raises(DataError, match="holds no table; expected CSV columns"):
+        read_log(path)
+    lines = write_csv(path, motion()).read_text().splitlines()
+    path.write_text("\n".join(["# made by a robot", *lines[1:]]))
+    with pytest.raises(DataError, match="has no header over its 10 columns"):
+        read_log(path)
+    blanks = write_csv(path, motion(), delimiter=" ").read_text().splitlines()
+    blanks[30] = blanks[30].rpartition(" ")[0]
+    path.write_text("\n".join(blanks))
+    with pytest.raises(DataError, match=r"row 29: expected 10 cells as in the header, got 9 \(line 31 of the file\)"):
+        read_log(path)
+    long = write_csv(path, motion(2000)).read_bytes()
+    path.write_bytes(long[:-40] + b"\xff\xfe" + long[-40:])
+    with pytest.raises(DataError, match=r"is no readable text behind row 1\d\d\d \('utf-8' codec can't decode"):
+        list(stream_log(path, rows=100))
+
+
+def test_arrays_that_do_not_hold_what_they_claim(tmp_path):
+    def claiming(name: str, shape: tuple[int, ...]) -> Path:
+        data, path = motion(), tmp_path / "a.npz"
+        with zipfile.ZipFile(path, "w") as archive:
+            for each, values in data.items():
+                with archive.open(f"{each}.npy", "w") as file:
+                    told = {"descr": "<f8", "fortran_order": False, "shape": shape if each == name else values.shape}
+                    np.lib.format.write_array_header_1_0(file, told)
+                    file.write(values[: 50 if each == name else None].tobytes())
+        return path
+
+    with pytest.raises(DataError, match=r"array q ends 240 bytes early"):
+        read_log(claiming("q", (60, 3)))
+    with pytest.raises(DataError, match=r"column tau: claims 24000000000 bytes in a file of \d+; the file is damaged"):
+        read_log(claiming("tau", (10**9, 3)))
+
+
+def test_files_that_cannot_be_opened(tmp_path, monkeypatch):
+    packed = tmp_path / "a.csv.gz"
+    packed.write_bytes(gzip.compress(b"t,q0,tau0"))
+    with pytest.raises(DataError, match="is packed by gzip; unpack it first"):
+        read_log(packed)
+    around = tmp_path / "around"
+    around.symlink_to(around)
+    for path, why in ((around, "Too many levels of symbolic links"), (tmp_path / ("a" * 300), "File name too long")):
+        with pytest.raises(DataError, match=f"cannot be read: {why}; give a readable log"):
+            read_log(path)
+    with pytest.raises(DataError, match="cannot be read: embedded null byte"):
+        read_log(tmp_path / "a\0b")
+
+    def forbidden(folder: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", forbidden)
+    with pytest.raises(DataError, match="cannot be read: Permission denied; give a readable folder"):
+        read_log(tmp_path)
+
+
+def test_logs_without_rows_or_without_the_joints_they_name(tmp_path):
+    empty = {name: values[:0] for name, values in motion().items()}
+    with pytest.raises(DataError, match="holds no rows; record some motion"):
+        read_log(write_npz(tmp_path / "a.npz", empty), LogOptions(rate=100.0))
+    named = {"joint_names": np.array(NAMES), "t": motion()["t"]}
+    with pytest.raises(DataError, match="has no array 'q', only t"):
+        read_log(write_npz(tmp_path / "b.npz", named))
+
+
+def test_a_reader_whose_columns_differ_in_length_is_refused():
+    """What every new format can rely on: pieces without rows are passed over, pieces that do not match are told."""
+    data = motion(dof=1)
+    made = {"t": data["t"], "q0": data["q"][:, 0], "tau0": data["tau"][:, 0]}
+    fields = {name: sheet.Field() for name in made}
+
+    def sheet_of(pieces: list[dict[str, np.ndarray]]) -> sheet.Sheet:
+        return sheet.Sheet(source="x", kind="table", form="", fields=fields, pieces=lambda wanted, rows: iter(pieces))
+
+    nothing = {name: values[:0] for name, values in made.items()}
+    (piece,) = pieces_of(sheet_of([nothing, made, nothing]), LogOptions(), 100, Labels(keep=True))
+    np.testing.assert_array_equal(piece.tau, data["tau"])
+    with pytest.raises(DataError, match="column tau0: ends before the other columns; cut them to one length"):
+        list(pieces_of(sheet_of([made | {"tau0": made["tau0"][:-1]}]), LogOptions(), 100, Labels(keep=True)))
 
 
 def damaged(content: bytes, rng: np.random.Generator) -> bytes:

@@ -318,3 +318,20 @@ def test_marks_of_other_rows_are_refused():
 def test_an_unknown_trajectory_is_refused():
     with pytest.raises(DataError, match=r"pendulum: has no trajectory 17; it has \[0, 1, 2, 3, 4, 5\]"):
         pendulum().select([1, 17])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"t": np.zeros(0)}, r"column t: expected at least one time stamp in shape \(time,\), got \(0,\)"),
+        ({"t": np.zeros((300, 1))}, r"column t: expected at least one time stamp .* got \(300, 1\)"),
+        ({"trajectory": np.zeros(7, int)}, r"column trajectory: expected one label a time stamp, shape \(300,\), got"),
+        ({"qdd": np.zeros((300, 2))}, r"column qdd: expected shape \(time, dof\) = \(300, 1\), got \(300, 2\)"),
+        ({"truth": {"magnetic": np.zeros((300, 1))}}, "unknown torque component 'magnetic'; known: inertial, coriolis"),
+        ({"counted": np.ones(2, bool)}, r"counted has shape \(2,\); expected \(300,\)"),
+    ],
+)
+@pytest.mark.usefixtures("as_shipped")
+def test_a_dataset_of_shapes_that_do_not_match_is_refused(change, message):
+    with pytest.raises(DataError, match=message):
+        replace(pendulum(), **change)

@@ -369,6 +369,27 @@ def test_friction_with_memory_passes_the_gate():
     assert verdict.cause is None
 
 
+def test_a_verdict_is_not_waited_for():
+    class Computing:
+        def is_ready(self) -> bool:
+            return False
+
+        def __array__(self, *_: Any) -> np.ndarray:
+            raise AssertionError("waited for")
+
+    gate, wanted = watched_gate(CHAIN, HALF)
+    gate.offer(TRUE, wanted)
+    assert gate.verdict() is None
+    begun, gate._running = gate._running, Computing()
+    for _ in range(3):
+        assert gate.verdict() is None
+    assert gate.busy
+    gate._running = begun
+    verdict = gate.verdict(wait=True)
+    assert verdict is not None
+    assert verdict.cause is None
+
+
 def test_nothing_is_judged_by_a_handful_of_samples():
     gate = Gate(Compiled(CHAIN), LIMITS, DT, GATE)
     gate.prepare()
@@ -552,6 +573,50 @@ def test_what_was_recorded_is_what_was_told(tmp_path):
     assert (result.stats.unrecorded, result.stats.recording_problem) == (0, None)
 
 
+def test_on_disk_goes_what_the_robot_said_even_if_it_cannot_be(tmp_path):
+    said: list[JointState] = []
+
+    def remembered(state: JointState) -> JointState:
+        said.append(jumped(state))
+        return said[-1]
+
+    path, robot = tmp_path / "a.run", Witness(MujocoRobot.of(TWO_LINK), {100: remembered})
+    with Recorder(path, TWO_LINK.joints, row_layout(2), dt=DT) as recorder:
+        result = run(reference=cut(LETTER, 200), robot=robot, recorder=recorder)
+    recording, others = read_recording_file(path), np.arange(200) != 100
+    assert recording.qd is not None
+    np.testing.assert_array_equal([recording.q[100], recording.qd[100]], [said[0].q, said[0].qd])
+    np.testing.assert_array_equal([result.q[100], result.qd[100]], [result.q[99], result.qd[99]])
+    np.testing.assert_array_equal(recording.q[others], result.q[others])
+    np.testing.assert_array_equal(recording.tau, result.tau)
+
+
+def test_in_a_thread_of_its_own_it_does_the_same_and_can_be_stopped():
+    found: dict[str, LoopResult] = {}
+    stop = threading.Event()
+
+    def lead(name: str, **more: Any) -> None:
+        found[name] = run(reference=cut(LETTER, 100), **more)
+
+    stop.set()
+    for name, more in (("whole", {}), ("stopped", {"stop": stop})):
+        thread = threading.Thread(target=lead, args=(name,), kwargs=more)
+        thread.start()
+        thread.join()
+    np.testing.assert_array_equal(found["whole"].tau, run(reference=cut(LETTER, 100)).tau)
+    stopped = found["stopped"]
+    assert (stopped.ended, {stopped.labels[piece] for piece in stopped.piece}) == ("interrupted", {"stop"})
+    assert np.isnan(stopped.tracking.mse_sum)  # nothing wanted was followed
+    assert stopped.as_dict()["tracking"] == {"mse": [None, None], "mse_sum": None, "segments": []}
+
+
+def test_a_loop_that_never_came_to_act_says_so():
+    result = run(reference=cut(LETTER, 50), clock=StallingClock({0.0: 10.0}))
+    assert (result.stats.periods, result.stats.missed) == (50, 50)
+    assert (result.tau == 0).all()
+    assert result.stats.lateness_us == (0.0, 0.0, 0.0)
+
+
 def test_a_full_disk_does_not_stop_the_robot(tmp_path, monkeypatch):
     with Recorder(tmp_path / "a.run", TWO_LINK.joints, row_layout(2), dt=DT, period=0.01) as recorder:
 
@@ -644,6 +709,8 @@ def test_settings_that_make_no_sense_are_refused(settings, problem):
         LoopSettings(**settings)
     with pytest.raises(SettingsError, match="need 0 < least ≤ window"):
         GateSettings(window=0.1)
+    with pytest.raises(SettingsError, match=r"the most torque must be positive, got 0\.0"):
+        GateSettings(torque=0.0)
 
 
 def test_letters_as_fast_as_the_arm_can_write_are_followed():

@@ -3,6 +3,9 @@
 import os
 import signal
 import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,13 +15,15 @@ import pytest
 from delan.data.causal import CausalSampler
 from delan.errors import SettingsError
 from delan.joints import Joints
-from delan.learning.online import Memory, OnlineLearner, OnlineSettings
+from delan.learning.online import STALLED_STEPS, Memory, OnlineLearner, OnlineSettings, _Start
 from delan.models.actuator import ActuatorSettings
 from delan.models.blueprint import Blueprint
 from delan.models.chain import LagrangianChainSettings
 from delan.models.feed_forward import FeedForwardSettings
 from delan.models.network import LagrangianNetworkSettings
-from delan.realtime.learner import LearnerNote, ProcessLearner, SteppedLearner, Task
+from delan.realtime import learner as learner_module
+from delan.realtime.channels import Latest
+from delan.realtime.learner import LearnerError, LearnerNote, ProcessLearner, SteppedLearner, Task
 
 DT = 0.002
 SMALL = OnlineSettings(rows=64, first=30, window=20)
@@ -202,15 +207,124 @@ def test_a_learner_in_a_process_learns_dies_and_comes_back():
     assert not learner.alive
 
 
-def test_a_change_of_the_robot_is_told_after_a_restart_too():
-    learner = ProcessLearner(Task(PENDULUM, DT, SMALL, seed=0))
-    try:
-        for changes, changed in ((0, 0.0), (1, 5.0), (1, 5.0), (0, 0.0), (1, 9.0), (2, 12.0)):
-            learner._notes.publish(LearnerNote(0.1, 0.1, 10, 1, changes, changed))
-            learner.refresh()
-        assert [t for t, _ in learner.events] == [5.0, 9.0, 12.0]
-    finally:
+def test_without_rows_nothing_is_remembered():
+    learner = OnlineLearner(PENDULUM, DT, SMALL)
+    learner.absorb(np.zeros((0, 4)))
+    assert (learner.samples, learner.improve()) == (0, False)
+    assert CausalSampler(1, DT, rate=100.0, cutoff=None).push(np.zeros((0, 4))).shape == (0, 4)
+    with pytest.raises(SettingsError, match="window must be at least 1, got 0"):
+        OnlineSettings(window=0)
+
+
+def test_a_start_that_is_lost_makes_room_for_another(monkeypatch):
+    learner, fresh = OnlineLearner(PENDULUM, DT, SMALL), _Start(None)
+    monkeypatch.setattr(learner, "_fresh", lambda: fresh)
+    steady, falling = [1.0] * STALLED_STEPS, np.geomspace(1.0, 1e-3, STALLED_STEPS).tolist()
+    for losses, error, replaced in ((steady, 1.0, True), (falling, 1.0, False), (steady, 2e-3, False)):
+        start, other = _Start(None, losses, error), _Start(None, steady, 1e-3)
+        learner._starts, learner.error = [start, other], 1e-3
+        learner._replace_if_lost(start)
+        assert (learner._starts == [fresh, other]) == replaced
+        learner._starts = [start]
+        learner._replace_if_lost(start)  # nobody is better
+        assert learner._starts == [start]
+
+
+class StandInProcess:
+    """The learner's process, as far as its owner sees it."""
+
+    pid = 1
+
+    def __init__(self, alive: bool):
+        self.living = alive
+
+    def is_alive(self) -> bool:
+        return self.living
+
+    def join(self) -> None:
+        """It ends at once."""
+
+    def kill(self) -> None:
+        self.living = False
+
+    terminate = kill
+
+
+@pytest.fixture
+def owner(monkeypatch) -> Iterator[Callable[..., ProcessLearner]]:
+    """Makes learners whose process is a stand-in."""
+    made = []
+
+    def make(*, alive: bool = True, **more: Any) -> ProcessLearner:
+        learner = ProcessLearner(Task(PENDULUM, DT, SMALL, seed=0), **more)
+        monkeypatch.setattr(learner, "_spawn", lambda: setattr(learner, "_process", StandInProcess(alive)))
+        made.append(learner)
+        return learner
+
+    yield make
+    for learner in made:
         learner.close()
+
+
+def test_a_process_that_does_not_get_ready_is_said(owner, monkeypatch):
+    with pytest.raises(LearnerError, match="the learner ended before it was ready; its own words are above"):
+        owner(alive=False).start()
+    monkeypatch.setattr(learner_module, "PATIENCE", 0.0)
+    with pytest.raises(LearnerError, match="the learner was not ready after 0 s; the machine is too busy"):
+        owner().start()
+    hasty = owner(patient=False)
+    hasty.start()
+    assert (hasty.alive, hasty.ready) == (True, False)
+
+
+def note(learner: ProcessLearner, changes: int, changed: float) -> None:
+    """What the process would tell."""
+    with Latest.attach(learner._notes.name) as notes:
+        notes.publish(LearnerNote(0.1, 0.2, 3, 4, changes, changed))
+
+
+def test_what_the_process_noticed_is_told_once_even_if_it_died_in_between(owner):
+    learner = owner()
+    note(learner, 0, 0.0)
+    learner.start()
+    assert learner.ready
+    assert (learner.note, learner.events) == (LearnerNote(0.1, 0.2, 3, 4, 0, 0.0), ())
+    for changes, changed in ((1, 5.0), (1, 5.0), (2, 7.5)):
+        note(learner, changes, changed)
+        learner.refresh()
+    assert [t for t, _ in learner.events] == [5.0, 7.5]
+    learner._process.kill()
+    learner.watch()
+    assert learner.restarts == 1
+    for changes, changed in ((0, 0.0), (1, 20.0)):
+        note(learner, changes, changed)
+        learner.refresh()
+    assert [t for t, _ in learner.events] == [5.0, 7.5, 20.0]
+
+
+def test_after_a_reset_models_of_the_old_life_are_not_taken(owner):
+    learner, numbers = owner(), np.arange(PENDULUM.size, dtype=float)
+    with Latest.attach(learner._weights.name) as weights, Latest.attach(learner._lives.name) as lives:
+        weights.publish([0.0, 0.5, *numbers])
+        learner.reset()
+        np.testing.assert_array_equal(lives.read(), [1.0])
+        assert learner.poll(0.0) is None
+        weights.publish([1.0, 0.25, *numbers])
+        candidate = learner.poll(0.0)
+    assert candidate is not None
+    assert candidate.error == 0.25
+    np.testing.assert_array_equal(candidate.weights, numbers)
+
+
+def test_before_a_sudden_end_the_process_and_the_memory_go(owner):
+    learner = owner(patient=False)
+    learner.start()
+    names = [channel.name for channel in (learner._rows, learner._weights, learner._notes, learner._lives)]
+    learner.remove()
+    assert not learner.alive
+    assert not [name for name in names if Path("/dev/shm", name).exists()]
+    learner.watch()
+    assert learner.restarts == 0
 
 
 def fed_until(learner: ProcessLearner, start: float):

@@ -137,6 +137,10 @@ def test_a_cut_off_too_high_or_no_number_is_refused():
         prepare(recorded(), PreparationSettings(cutoff=300.0))
     with pytest.raises(SettingsError, match="positive number of Hz, got -1"):
         PreparationSettings(cutoff=-1.0)
+    with pytest.raises(SettingsError, match="the delay is a number of seconds, got nan"):
+        PreparationSettings(delay=np.nan)
+    with pytest.raises(SettingsError, match="every is a whole number of at least 1, got 0"):
+        PreparationSettings(every=0)
     with pytest.raises(DataError, match="long enough"):
         prepare(kept(recorded(), np.arange(20)), PreparationSettings(cutoff=5.0))
 

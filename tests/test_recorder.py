@@ -1,5 +1,6 @@
 """Recordings on disk: whole up to the last chunk however the process ends, and never in the way of the loop."""
 
+import errno
 import json
 import multiprocessing
 import os
@@ -302,3 +303,17 @@ def test_a_disk_that_does_not_answer_holds_up_nobody(tmp_path, monkeypatch):
     assert recorder.written + recorder.dropped == 31
     recorder.append(row(31))
     assert recorder.written + recorder.dropped == 32
+
+
+def test_a_disk_that_says_at_the_end_that_it_is_full_is_heard(tmp_path, monkeypatch):
+    recorder, close = Recorder(tmp_path / "a.run", JOINTS, LAYOUT, dt=0.002), os.close
+
+    def full(file: int) -> None:
+        close(file)
+        if file == recorder._file:
+            raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    recorder.append(row(0))
+    monkeypatch.setattr(os, "close", full)
+    recorder.close()
+    assert recorder.problem == f"{tmp_path / 'a.run'}: recording stopped after 1 rows: Disk quota exceeded; make room"

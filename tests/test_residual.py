@@ -22,6 +22,7 @@ from delan.learning.residual import left_over, with_residual
 from delan.learning.rivals import rivals
 from delan.learning.selection import START
 from delan.learning.uncertainty import coverage, trust
+from delan.models.actuator import ActuatorSettings
 from delan.models.blueprint import Blueprint
 from delan.models.dynamics import DynamicsModel, InverseDynamics
 from delan.models.feed_forward import FeedForwardNetwork, FeedForwardSettings
@@ -138,6 +139,8 @@ def test_what_friction_remembers_reaches_the_arm():
         told - model.rest.inverse_dynamics(*motion), known.inverse_dynamics(*motion, memory=memory)
     )
     assert not np.allclose(told, model.inverse_dynamics(*motion))
+    assert model.actuator is known.actuator
+    assert residual_model().actuator is None
 
 
 def test_only_samples_that_count_are_left_over():
@@ -188,3 +191,5 @@ def test_parts_that_do_not_fit_are_refused():
         ResidualModel(BODY, rest)
     with pytest.raises(ModelError, match="make the network of the arm's joints"):
         ResidualModel(chain(MIXED), rest)
+    with pytest.raises(ModelError, match="a feed-forward network learns friction with all the rest; it takes no actu"):
+        Blueprint(MIXED, FeedForwardSettings(), ActuatorSettings()).build(key=jax.random.key(0))

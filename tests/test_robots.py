@@ -134,6 +134,28 @@ def test_a_free_arm_keeps_its_energy(engine, arm):
         assert np.abs(total - total[0]).max() < 1e-8 * abs(total[0])
 
 
+@pytest.mark.parametrize("arm", ARMS.values(), ids=ARMS)
+def test_mujocos_energy_is_that_of_the_model_but_for_a_constant(arm):
+    robot, model, rng = MujocoRobot.of(arm), RigidBody.from_urdf(arm.urdf()), np.random.default_rng(0)
+    told = []
+    for _ in range(5):
+        q, qd = rng.uniform(arm.limits.lower, arm.limits.upper), rng.normal(size=arm.joints.dof)
+        robot.reset(q, qd)
+        told.append((robot.energy(), model.energy(q, qd).total))
+    engine, ours = np.diff(np.array(told), axis=0).T
+    np.testing.assert_allclose(engine, ours, rtol=1e-9, atol=1e-9)
+
+
+def test_a_world_that_is_let_go_is_gone_and_the_others_stay():
+    one, other = PybulletRobot(TWO_LINK), PybulletRobot(TWO_LINK)
+    for _ in range(2):
+        one.close()
+    with pytest.raises(Exception, match=r"[Nn]ot connected"):
+        one.step(np.zeros(2))
+    assert other.step(np.zeros(2)).t > 0
+    other.close()
+
+
 @pytest.mark.parametrize("engine", RIGID)
 @pytest.mark.parametrize("arm", ARMS.values(), ids=ARMS)
 def test_gravity_torque_holds_the_arm(engine, arm):

@@ -1,8 +1,16 @@
 """When the starts of a chain have found the valley that leads to the arm."""
 
+import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
+import pytest
 
-from delan.learning.starts import agreed
+from delan.joints import Joints
+from delan.learning.starts import _settled, agreed
+from delan.models.actuated import ActuatedModel
+from delan.models.gauge import looseness
+
+from .members import actuator, chain
 
 
 def losses(*pairs: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
@@ -24,3 +32,12 @@ def test_two_that_do_alike_in_training_agree_if_what_they_learned_holds():
 def test_one_start_alone_agrees_with_nobody():
     assert not agreed(*losses((0.004, 0.004)))
     assert not agreed(*losses((0.004, 0.004), (0.69, 0.19)))
+
+
+@pytest.mark.parametrize("wrong", [jnp.nan, jnp.inf])
+def test_a_start_that_went_astray_is_left_as_it_is(wrong):
+    model = ActuatedModel(chain(Joints.revolute(3)), actuator(Joints.revolute(3), "viscous"))
+    assert np.abs(looseness(_settled(model).rigid)).max() < 1e-9
+    bent = chain(Joints.revolute(3)).turn.at[1, 0, 0].set(wrong)
+    astray = eqx.tree_at(lambda one: one.rigid.turn, model, bent)
+    assert _settled(astray) is astray

@@ -144,6 +144,8 @@ def test_a_flipped_bit_in_the_weights_is_found(tmp_path):
 def test_files_that_are_no_models(tmp_path):
     with pytest.raises(ModelFileError, match="no such file; check the path"):
         storage.load(tmp_path / "none.delan")
+    with pytest.raises(ModelFileError, match="no such file; check the path"):
+        storage.load(tmp_path / ("a" * 300))
     (tmp_path / "text").write_text("hello, world, this is no model at all")
     with pytest.raises(ModelFileError, match="is no model file of delan; give a file that `delan` wrote"):
         storage.load(tmp_path / "text")

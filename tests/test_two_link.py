@@ -11,7 +11,7 @@ from delan.errors import DataError, ModelError
 from delan.experiments.motion_logs import written
 from delan.joints import Joints
 from delan.models.rigid_body import RigidBody
-from delan.robots.two_link import LENGTHS, TWO_LINK, follow, pen_position
+from delan.robots.two_link import LENGTHS, TWO_LINK, follow, letter_motion, pen_position
 
 mujoco: Any = mujoco_module  # its names are made at import, where the type checker cannot see them
 
@@ -48,6 +48,14 @@ def test_the_arm_follows_its_pen(letter):
 def test_out_of_reach_is_said():
     with pytest.raises(DataError, match=r"a, row 0: the point \(1\.\d+, 0\.\d+\) m is out of reach; stay within 1.0 m"):
         follow(draw_letter("a", origin=(1.0, 0.0), height=0.2, speed=0.5, dt=0.01))
+
+
+def test_a_letter_written_too_fast_is_slowed_down_to_what_the_joints_can():
+    wanted, fast = letter_motion("m", dt=1e-3), letter_motion("m", speed=5.0, dt=1e-3)
+    share = (np.abs(fast.qd) / TWO_LINK.limits.velocity).max()
+    assert 0.9 < share <= 1
+    assert fast.t[-1] < wanted.t[-1]
+    np.testing.assert_allclose(fast.q[[0, -1]], wanted.q[[0, -1]], atol=1e-9)  # the same letter
 
 
 def test_an_unknown_letter_is_refused():

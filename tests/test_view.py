@@ -1,10 +1,15 @@
 """The page without a browser: who may come in, what curves show, what a recording tells, clips."""
 
 import re
+import socket
 import subprocess
 import sys
+import threading
 from contextlib import closing, suppress
 from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,23 +17,28 @@ from PIL import Image
 from typer.testing import CliRunner
 from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
-from websockets.http11 import Request
+from websockets.http11 import Request, Response
 from websockets.sync.client import connect
 
 from delan.errors import DelanError, SettingsError
 from delan.experiments.live_run import LiveSettings, begin
 from delan.interfaces.cli import app
 from delan.interfaces.view import ROBOTS
+from delan.joints import Joints
 from delan.models.rigid_body import RigidBody
-from delan.realtime.live import MODES, Audience
+from delan.realtime.live import MODES, Audience, Counts, WatchError
+from delan.realtime.plan import plan
+from delan.realtime.stats import row_layout
 from delan.report.clip import ClipSettings, Take, encoder, pictures, write_clip
-from delan.robots.arms import ARMS
-from delan.robots.two_link import TWO_LINK
+from delan.robots.arms import ARMS, arm_named
+from delan.robots.two_link import TWO_LINK, letter_motion
+from delan.view import runs, sources
 from delan.view.curves import grid, known, most, rate, shown, standstill, swaps, tracking_error
-from delan.view.door import Door, is_loopback, open_server, require_token
+from delan.view.door import Door, address_of, is_loopback, open_server, require_token
 from delan.view.live import ended_text, learner_text
 from delan.view.parts import learned_dissector, rigid_dissector
-from delan.view.sources import ReplaySource
+from delan.view.runs import find
+from delan.view.sources import LiveSource, ReplaySource, Source, arm_of
 
 from .stand_ins import CHAIN, chain_weights, recorded_letter
 
@@ -57,6 +67,48 @@ def test_others_need_the_token():
     assert "a token is needed" in str(door.refusal(asked(Host="robot:8080", Cookie="delan_token=; ;;=")))
     assert door.refusal(asked("/?token=a-long-enough-token", Host="robot:8080")) is None
     assert door.refusal(asked(Host="robot:8080", Cookie="x=y; delan_token=a-long-enough-token")) is None
+    assert door.refusal(asked(Host="robot:8080", Cookie="a@b=c; delan_token=a-long-enough-token")) is None
+    for strange in ("ä-long-enough-token", "%C3%A4", "\udce4"):
+        assert "a token is needed" in str(door.refusal(asked(f"/?token={strange}", Host="robot:8080")))
+
+
+def test_who_is_refused_reads_why_and_who_comes_in_gets_a_cookie():
+    def serve(connection: Any, request: Request) -> Response | None:
+        return Response(200, "OK", Headers()) if request.path.startswith("/?") else None
+
+    process = Door("0.0.0.0", "a-long-enough-token").asked(serve)
+    refused = process(None, asked("/?token=wrong"))
+    assert (refused.status_code, refused.headers["Content-Length"]) == (403, str(len(refused.body)))
+    assert b"a token is needed" in refused.body
+    served = process(None, asked("/?token=a-long-enough-token"))
+    assert served.status_code == 200
+    cookie, *how = served.headers["Set-Cookie"].split("; ")
+    assert {"HttpOnly", "SameSite=Strict"} < set(how)
+    assert process(None, asked("/socket", Cookie=cookie)) is None  # viser goes on with it
+    assert "Set-Cookie" not in Door("127.0.0.1", None).asked(serve)(None, asked("/?")).headers
+
+
+def test_a_place_that_cannot_be_had_is_said():
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(
+            SettingsError, match=f"port {port} of 127.0.0.1 is taken; leave --port out to get a free one"
+        ):
+            open_server("127.0.0.1", port, None)
+    with pytest.raises(SettingsError, match=r"this machine has no address 203\.0\.113\.7; give one of its own"):
+        open_server("203.0.113.7", None, "a-long-enough-token")
+
+
+@pytest.mark.parametrize(
+    ("host", "token", "address"),
+    [
+        ("0.0.0.0", "a-long-enough-token", "http://127.0.0.1:8080/?token=a-long-enough-token"),
+        ("::1", None, "http://[::1]:8080/"),
+        ("192.168.1.5", None, "http://192.168.1.5:8080/"),
+    ],
+)
+def test_the_address_is_what_a_browser_understands(host, token, address):
+    assert address_of(SimpleNamespace(get_host=lambda: host, get_port=lambda: 8080), token) == address
 
 
 @pytest.mark.parametrize(("host", "token"), [("0.0.0.0", None), ("192.168.1.5", ""), ("::", None), ("robot", None)])
@@ -66,6 +118,9 @@ def test_no_other_machine_without_a_token(host, token):
         require_token(host, token)
     with pytest.raises(SettingsError, match="can be guessed"):
         require_token(host, "short")
+    for wrong in ("a token with blanks", "twelve-letterß", "semi;colon;token", "question?&token"):
+        with pytest.raises(SettingsError, match="give letters a to z, digits and"):
+            require_token(host, wrong)
     require_token(host, "a-long-enough-token")
 
 
@@ -292,3 +347,45 @@ def test_the_command_knows_every_arm():
 def test_a_recording_of_something_else_is_refused(tmp_path):
     with pytest.raises(DelanError):
         ReplaySource(tmp_path / "none.run")
+
+
+@pytest.mark.usefixtures("as_shipped")
+def test_a_run_that_does_not_come_is_not_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    stop, run = threading.Event(), SimpleNamespace(pid=1, returncode=None, poll=lambda: run.returncode)
+    found: Any = partial(find, run, stop)  # pyright: ignore[reportArgumentType]
+    stop.set()
+    assert found() is None
+    monkeypatch.setattr(runs, "START_SECONDS", -1.0)
+    with pytest.raises(WatchError, match="the run was not there after -1 s; the machine is too busy"):
+        found()
+    run.returncode = 3
+    with pytest.raises(WatchError, match="the run ended with code 3 before it could be watched; see above for why"):
+        found()
+
+
+def test_a_run_is_followed_row_by_row_and_its_past_falls_away(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr(sources, "KEPT_SECONDS", 0.2)
+    broadcast, address = begin(LiveSettings())
+    with closing(broadcast), closing(LiveSource(address)) as source:
+        assert isinstance(source, Source)
+        assert (source.arm, source.dt, source.poll(), len(source.ahead())) == (TWO_LINK, DT, 0, 0)
+        assert len(source.recent(1.0)["t"]) == 0
+        wanted, layout = plan(letter_motion("c", dt=DT), TWO_LINK.limits, DT), row_layout(2)
+        for period in range(150):
+            row = np.zeros(layout.width)
+            row[layout.slices["t"]] = period * DT
+            broadcast.see(row, wanted, period, Counts(0.0, 0, 0, 0))
+        assert (source.poll(), source.poll()) == (150, 0)
+        np.testing.assert_allclose(source.recent(1.0)["t"][:, 0], np.arange(50, 150) * DT)
+        np.testing.assert_allclose(source.recent(0.02)["t"][:, 0], np.arange(139, 150) * DT, atol=1e-9)
+        assert source.ahead().shape[1] == 2
+        np.testing.assert_array_equal(source.ahead()[-1], wanted.rows[-1, :2])
+
+
+def test_a_recording_is_of_an_arm_that_can_be_drawn():
+    assert arm_of(Joints.revolute(7), "two-link") is arm_named("two-link")
+    assert arm_of(ARMS["wam4"].joints) is ARMS["wam4"]
+    with pytest.raises(WatchError, match="no arm of the package has the joints joint0, joint1; recordings of"):
+        arm_of(Joints.revolute(2))

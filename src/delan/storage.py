@@ -238,7 +238,7 @@ def write_whole(path: str | Path, write: Callable[[Any], Any]) -> None:
 def read_arrays(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """The arrays and the JSON header of a file of the given kind."""
     source = str(path)
-    if not Path(path).is_file():
+    if not os.path.isfile(path):  # unlike that of a Path, false for names that no file can have
         raise ModelFileError(source, "no such file; check the path")
     begun = _begins(path)
     try:

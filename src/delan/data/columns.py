@@ -129,7 +129,11 @@ def _mapped(sheet: Sheet, quantity: str, patterns: Sequence[str]) -> Group:
     if not found:
         refuse_pattern(sheet, quantity, patterns[0])
     if all(joint.isascii() and joint.isdigit() and len(joint) < 4 for joint in found.values()):
-        return Group("numbered", {int(joint): name for name, joint in found.items()})
+        columns: dict[int | str, str] = {int(joint): name for name, joint in found.items()}
+        if len(columns) < len(found):
+            problem = f"--map {quantity}={patterns[0]} means a joint twice in {listed(found)}"
+            raise DataError(sheet.source, f"{problem}; list one column a joint, such as --map {quantity}=A,B,C")
+        return Group("numbered", columns)
     return Group("named", {joint: name for name, joint in found.items()})
 
 

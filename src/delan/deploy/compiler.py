@@ -47,7 +47,7 @@ def library_of(header: str, source: str, name: str) -> ctypes.CDLL:
 
 @cache
 def caller() -> Any | None:
-    """What turns a compiled function into a quick Python function; None where Python's own headers are missing."""
+    """What turns a compiled function into a quick Python function; None where it cannot be made, as without headers."""
     import numpy as np  # noqa: PLC0415 (`delan doctor` asks for the compiler where numpy is broken)
 
     headers = sysconfig.get_path("include")
@@ -64,7 +64,7 @@ def caller() -> Any | None:
         module = module_from_spec(spec)
         loader.exec_module(module)
         return module.Call
-    except (CompilerError, ImportError):
+    except (CompilerError, ImportError, SettingsError):
         return None
 
 
@@ -85,19 +85,19 @@ def _built(files: Mapping[str, str], flags: tuple[str, ...], compiler: str) -> P
         return path
     try:
         root.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=root) as folder:
+            for name, text in files.items():
+                (Path(folder) / name).write_text(text, encoding="utf-8")
+            made = Path(folder) / "made.so"
+            command = [compiler, *flags, *FLAGS, str(Path(folder) / list(files)[-1]), "-o", str(made), "-lm"]
+            ran = subprocess.run(command, capture_output=True, text=True, check=False)
+            if ran.returncode:
+                raise CompilerError(f"{compiler} refused the code of the model: {ran.stderr.strip()[:500]}")
+            made.replace(path)
     except OSError as error:
         raise SettingsError(
             f"{root}: compiled models cannot be kept there ({error.strerror}); set XDG_CACHE_HOME"
         ) from None
-    with tempfile.TemporaryDirectory(dir=root) as folder:
-        for name, text in files.items():
-            (Path(folder) / name).write_text(text, encoding="utf-8")
-        made = Path(folder) / "made.so"
-        command = [compiler, *flags, *FLAGS, str(Path(folder) / list(files)[-1]), "-o", str(made), "-lm"]
-        ran = subprocess.run(command, capture_output=True, text=True, check=False)
-        if ran.returncode:
-            raise CompilerError(f"{compiler} refused the code of the model: {ran.stderr.strip()[:500]}")
-        made.replace(path)
     return path
 
 

@@ -155,7 +155,8 @@ def _settled(model: Any) -> Any:
     """The model with the frames of its chain settled, if that leaves finite numbers."""
     chain: Any = links_of(model)
     try:
-        after = settled(chain)
+        with np.errstate(all="ignore"):  # a start that went astray is judged by its loss
+            after = settled(chain)
     except np.linalg.LinAlgError:
         return model
     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(eqx.filter(after, eqx.is_array))):

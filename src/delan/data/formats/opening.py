@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Mapping, Sequence
+from os.path import isdir  # unlike those of a Path, false for names that no file can have
 from pathlib import Path
 
 from ...errors import DataError
@@ -17,7 +18,7 @@ _FORMS = f"expected {archive.NPZ_FORM}, or {table.CSV_FORM}; or Parquet, MAT, HD
 
 def log_files(path: Path) -> list[Path]:
     """The logs that a path stands for: itself, or those in a folder by the order of their names."""
-    if not path.is_dir() or bags.is_bag_folder(path):
+    if not isdir(path) or bags.is_bag_folder(path):
         return [path]
     try:
         inside = sorted(path.iterdir())
@@ -45,7 +46,7 @@ def open_log(
     """The sheets of a log, given what was mapped of it and whether torques are to be made of currents; with `gaps`
     empty cells of a table are no errors."""
     source = str(path)
-    if path.is_dir():
+    if isdir(path):
         return bags.read_bag(path, mapped, currents=currents)
     head = _head(path)
     if not head:
