@@ -57,6 +57,11 @@ class CompiledModel:
         self.forward_dynamics = self._quick("forward_dynamics", self._acceleration, self.forward_dynamics)
         self.swap(model)
 
+    @property
+    def remembers(self) -> bool:
+        """Whether friction knows the way behind it (`stops`): called from here it counts as slid."""
+        return "state_update" in self._functions
+
     def swap(self, model: Any) -> None:
         """Take the numbers of another model of the same shape; nothing is compiled."""
         numbers = Numbers.of(model)
