@@ -1,8 +1,10 @@
 """Models as C code against the same models in JAX, in both precisions and under strict compilers."""
 
+import ctypes
 import json
 import shutil
 import subprocess
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,10 @@ import pytest
 from typer.testing import CliRunner
 
 import delan
+from delan.deploy.c_header import PROMISES
 from delan.deploy.c_source import c_source
 from delan.deploy.compiled import CompiledModel
-from delan.deploy.compiler import find_compiler
+from delan.deploy.compiler import find_compiler, library_of
 from delan.deploy.layout import Numbers
 from delan.deploy.project import export
 from delan.deploy.shape import ExportSettings, Precision
@@ -301,6 +304,34 @@ def test_memory_of_friction_in_c_is_that_of_python(tmp_path):
     given = np.concatenate([q, qd, qdd], axis=1).tobytes()
     ran = subprocess.run(["./main"], cwd=tmp_path, input=given, capture_output=True, check=True)
     assert far(np.frombuffer(ran.stdout).reshape(-1, 3), wanted) < 1e-12
+
+
+@pytest.mark.parametrize("name", ["chain with motors", "network with motors", "sine network", "feed-forward network"])
+def test_an_output_may_be_the_array_of_an_input(name):
+    """Every function of the code, once for each input that its outputs can stand on."""
+    model = MODELS[name]()
+    made = c_source(model, ExportSettings("my_arm", "double"))
+    library = library_of(made.header, made.source, "my_arm")
+    row = states(model, 1)[0] * [[1], [1e-3], [1]]  # slow enough for friction to change its sign smoothly
+    for function in made.functions:
+        promise = PROMISES[function]
+        if promise.gives == "state":
+            continue
+        takes = [one for one in promise.takes.split() if one != "memory"]
+        gives = promise.gives.split()
+
+        def results(onto: tuple[str, ...], call=library[f"my_arm_{function}"], t=takes, g=gives, p=promise):
+            places = {one: np.zeros(9) for one in (*t, *g)}
+            for one, values in zip(t, row, strict=False):
+                places[one][:3] = values
+            places |= {one: places[at] for one, at in zip(g, onto, strict=False)}
+            memory = (None,) if "memory" in p.takes else ()
+            call(*memory, *(ctypes.c_void_p(places[one].ctypes.data) for one in (*t, *g)))
+            size = {"inertia": 9, "kinetic": 1, "potential": 1}
+            return [places[one][: size.get(one, 3)].tolist() for one in g]
+
+        for onto in permutations(takes, min(len(gives), len(takes))):
+            assert results(onto) == results(()), (function, onto)
 
 
 def test_the_command_writes_code_that_runs(tmp_path):
