@@ -30,7 +30,7 @@ from delan.models.actuator import ActuatedModel, Actuator, ActuatorSettings, Mot
 from delan.models.chain import LagrangianChain
 from delan.models.feed_forward import FeedForwardNetwork, FeedForwardSettings
 from delan.models.network import LagrangianNetwork, LagrangianNetworkSettings
-from delan.models.trust import Domain, trusted
+from delan.models.trust import Domain, TrustedModel, trusted
 from tests.members import DYNAMICS
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="there is no C compiler here")
@@ -192,14 +192,17 @@ def test_what_a_model_cannot_do_its_code_does_not_promise():
         compiled.in_domain(np.zeros(3), np.zeros(3))
 
 
-def test_the_domain_is_that_of_the_model():
-    chain = trained(MIXED)
+def with_domain(model) -> TrustedModel:
     rng = np.random.default_rng(1)
     domain = Domain(
         jnp.asarray(rng.uniform(-3, 3, (40, 6))), jnp.asarray(rng.uniform(0.5, 2, 6)), jnp.asarray(0.7), MIXED
     )
-    members = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]) if eqx.is_array(leaf) else leaf, chain)
-    model = trusted(chain, members, floor=jnp.ones(3), band=jnp.ones(3), domain=domain, level=0.9)
+    members = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]) if eqx.is_array(leaf) else leaf, model)
+    return trusted(model, members, floor=jnp.ones(3), band=jnp.ones(3), domain=domain, level=0.9)
+
+
+def test_the_domain_is_that_of_the_model():
+    model = with_domain(trained(MIXED))
     compiled, in_domain = delan.compile(model), eqx.filter_jit(model.in_domain)
     for q, qd, _ in 4 * states(model):  # far out, where a continuous joint has turned more than once
         wanted = in_domain(jnp.asarray(q), jnp.asarray(qd))
@@ -353,6 +356,27 @@ def test_the_command_writes_code_that_runs(tmp_path):
         built = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         assert built.returncode == 0, built.stderr
         assert subprocess.run(["./run"], cwd=folder, check=False, capture_output=True).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("away", "torque", "commanded"), [("1", "5", "5.2"), ("3", "5", "0.2"), ("NAN", "5", "0.2"), ("1", "NAN", "0")]
+)
+def test_the_example_gives_no_torque_that_it_cannot_trust(tmp_path, away, torque, commanded):
+    """Its first period, with a model that says what it should not in place of the exported one."""
+    export(with_domain(trained(MIXED)), tmp_path, ExportSettings("arm", "double"))
+    example = tmp_path / "example.c"
+    example.write_text(example.read_text().replace("tick < 1000", "tick < 1"))
+    (tmp_path / "arm.c").write_text(
+        f"""
+        #include "arm.h"
+        #include <math.h>
+        double arm_in_domain(const double *q, const double *qd) {{ return {away}; }}
+        void arm_inverse_dynamics(const arm_state *m, const double *q, const double *qd, const double *qdd, double *tau)
+        {{ for (int i = 0; i < 3; i++) tau[i] = {torque}; }}"""
+    )
+    subprocess.run(["gcc", "-std=c99", "arm.c", "example.c", "-o", "run", "-lm"], cwd=tmp_path, check=True)
+    ran = subprocess.run(["./run"], cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert ran.stdout == f"torque of joint 0 after 1 s: {commanded}\n"
 
 
 @pytest.mark.parametrize(("model", "remembers"), [(with_motors(trained(MIXED)), True), (trained(MIXED), False)])
