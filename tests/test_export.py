@@ -27,7 +27,7 @@ from delan.errors import CompilerError, ModelError, SettingsError
 from delan.interfaces.cli import app
 from delan.joints import Joints
 from delan.models.actuator import ActuatedModel, Actuator, ActuatorSettings, MotorPair
-from delan.models.chain import LagrangianChain
+from delan.models.chain import LagrangianChain, LagrangianChainSettings
 from delan.models.feed_forward import FeedForwardNetwork, FeedForwardSettings
 from delan.models.network import LagrangianNetwork, LagrangianNetworkSettings
 from delan.models.trust import Domain, TrustedModel, trusted
@@ -130,6 +130,39 @@ def test_new_numbers_enter_without_a_compiler(monkeypatch):
     np.testing.assert_allclose(compiled.inverse_dynamics(*row), wanted, rtol=1e-10)
     with pytest.raises(ModelError, match="another shape"):
         compiled.swap(LagrangianChain(Joints.revolute(2), key=jax.random.key(0)))
+
+
+TWO = Joints.revolute(2)
+
+
+def with_stops(*radii: float) -> ActuatedModel:
+    return ActuatedModel(trained(TWO), Actuator(TWO, ActuatorSettings(("stops",), radii=radii)))
+
+
+def activated(how: Any) -> FeedForwardNetwork:
+    return FeedForwardNetwork(TWO, FeedForwardSettings(width=8, activation=how), key=jax.random.key(5))
+
+
+OTHER_CODE = {
+    "kinds of joints": lambda: (trained(TWO), trained(Joints(("a", "b"), ("revolute", "prismatic")))),
+    "tree": lambda: (
+        trained(TWO),
+        LagrangianChain(TWO, LagrangianChainSettings(parents=(-1, -1)), key=jax.random.key(5)),
+    ),
+    "radii of stops": lambda: (with_stops(0.01, 0.1), with_stops(0.01, 0.2)),
+    "activation": lambda: (activated("tanh"), activated("softplus")),
+}
+
+
+@pytest.mark.parametrize("what", OTHER_CODE)
+def test_numbers_of_another_code_do_not_enter(what):
+    """As many numbers under the same names, which the code would take for something else."""
+    one, other = OTHER_CODE[what]()
+    assert Numbers.of(one).layout == Numbers.of(other).layout
+    compiled = delan.compile(one)
+    compiled.swap(one)
+    with pytest.raises(ModelError, match=r"another shape than the compiled one: .*compile it anew"):
+        compiled.swap(other)
 
 
 @pytest.mark.parametrize("precision", ["float", "double"])

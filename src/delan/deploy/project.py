@@ -143,7 +143,7 @@ def _example(model: Any, made: CSource, settings: ExportSettings) -> str:
         update=f"        {settings.name}_state_update(&memory, q);\n" if remembers else "",
         memory="&memory" if remembers else "0",
         doubt=(
-            f"        if (!({settings.name}_in_domain(q, qd) <= 2)) /* far from training data, or no number: feedback alone */\n"
+            f"        if (!({settings.name}_in_domain(q, qd) <= 2)) /* far from training data, or NaN: no model */\n"
             "            memset(tau, 0, sizeof tau);\n        else\n    "
             if known
             else ""

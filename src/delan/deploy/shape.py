@@ -80,7 +80,8 @@ class Shape:
 
     @property
     def mechanics(self) -> bool:
-        return isinstance(self.rigid, DynamicsModel)
+        # By class first: a protocol looks at every method, and equinox takes long to bind one.
+        return isinstance(self.rigid, (LagrangianChain, LagrangianNetwork, DynamicsModel))
 
     @property
     def potential(self) -> bool:
