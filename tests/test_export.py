@@ -2,6 +2,7 @@
 
 import ctypes
 import json
+import re
 import shutil
 import subprocess
 from itertools import permutations
@@ -22,9 +23,10 @@ from delan.deploy.compiled import CompiledModel
 from delan.deploy.compiler import find_compiler, library_of
 from delan.deploy.layout import Numbers
 from delan.deploy.project import export
-from delan.deploy.shape import ExportSettings, Precision
+from delan.deploy.shape import TAKEN, ExportSettings, Precision
 from delan.errors import CompilerError, ModelError, SettingsError
 from delan.interfaces.cli import app
+from delan.interfaces.export import word_of
 from delan.joints import Joints
 from delan.models.actuator import ActuatedModel, Actuator, ActuatorSettings, MotorPair
 from delan.models.chain import LagrangianChain, LagrangianChainSettings
@@ -254,6 +256,21 @@ def test_nothing_but_a_learned_model_becomes_code():
 def test_names_that_c_would_refuse(name):
     with pytest.raises(SettingsError, match="cannot begin a name in C"):
         ExportSettings(name)
+
+
+@pytest.mark.parametrize("name", [*TAKEN, "Test"])
+def test_names_of_other_files_are_not_taken(name):
+    with pytest.raises(SettingsError, match=rf"{name}.c or {name}.h is another file of the code; give another --name"):
+        ExportSettings(name)
+    assert word_of(name) == f"arm_{name}"
+
+
+def test_every_file_beside_the_code_keeps_its_name(tmp_path):
+    export(trained(MIXED), tmp_path, ExportSettings("my_arm"))
+    beside = {path.stem for path in tmp_path.glob("*.[ch]")} - {"my_arm"}
+    text = "".join(path.read_text() for path in tmp_path.glob("*.[ch]"))
+    included = set(re.findall(r"#include <(\w+).h>", text))
+    assert beside | included == set(TAKEN)
 
 
 def test_comments_cannot_be_broken_out_of():
