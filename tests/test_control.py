@@ -124,6 +124,17 @@ def test_a_compiled_chain_says_what_the_rigid_body_says():
         np.testing.assert_allclose(asked(feed_forward, wanted), expected, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.skipif(find_compiler() is None, reason="there is no C compiler here")
+def test_without_room_for_code_jax_computes(tmp_path, monkeypatch):
+    (tmp_path / "delan").write_text("a file where the cache wants a folder")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    feed_forward = Compiled.of(true_chain())
+    expected = [TWO_LINK_BODY.inverse_dynamics(*target) for target in targets(3)]
+    np.testing.assert_allclose(asked(feed_forward, targets(3)), expected, rtol=1e-9, atol=1e-9)
+    assert feed_forward.engine.startswith("JAX (")
+    assert "cannot be kept there" in feed_forward.engine
+
+
 @pytest.mark.parametrize("engine", ["C", "JAX"])
 @pytest.mark.parametrize("network", [LagrangianNetworkSettings(width=8), FeedForwardSettings(width=8)])
 def test_any_learned_model_can_be_compiled(network, engine, monkeypatch):

@@ -1,6 +1,7 @@
 """Models as C code against the same models in JAX, in both precisions and under strict compilers."""
 
 import ctypes
+import errno
 import json
 import re
 import shutil
@@ -283,6 +284,52 @@ def test_without_a_compiler_it_says_so(monkeypatch):
     monkeypatch.setattr("delan.deploy.compiler.find_compiler", lambda: None)
     with pytest.raises(CompilerError, match="install gcc or clang"):
         CompiledModel(trained(Joints.revolute(2)))
+
+
+def without_room(*_: Any, **__: Any) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("step", ["tempfile.TemporaryDirectory", "pathlib.Path.write_text", "pathlib.Path.replace"])
+def test_a_cache_that_cannot_be_written_is_named(step, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(step, without_room)
+    with pytest.raises(SettingsError, match=r"cannot be kept there \(No space left on device\); set XDG_CACHE_HOME"):
+        library_of("", "int one(void) { return 1; }", "one")
+
+
+def test_a_damaged_library_is_built_once_more(tmp_path, monkeypatch):
+    load, damaged = ctypes.CDLL, list[str]()
+
+    def load_damaged(path: str) -> ctypes.CDLL:
+        if not damaged:
+            Path(path).write_bytes(b"")
+            damaged.append(path)
+        return load(path)
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("ctypes.CDLL", load_damaged)
+    assert library_of("", "int one(void) { return 1; }", "one")["one"]() == 1
+
+
+def test_a_library_that_cannot_be_loaded_says_so(tmp_path, monkeypatch):
+    """As where the cache may hold no programs."""
+
+    def refuse(path: str) -> None:
+        raise OSError(f"{path}: failed to map segment from shared object")
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("ctypes.CDLL", refuse)
+    with pytest.raises(CompilerError, match=r"failed to map segment.*; set XDG_CACHE_HOME to a folder that may hold"):
+        library_of("", "int one(void) { return 1; }", "one")
+
+
+def test_a_compiler_that_cannot_be_run_is_named(tmp_path, monkeypatch):
+    (tmp_path / "cc").write_bytes(b"neither a program nor a script")
+    (tmp_path / "cc").chmod(0o755)
+    monkeypatch.setenv("CC", str(tmp_path / "cc"))
+    with pytest.raises(CompilerError, match=r"cc cannot be run \(Exec format error\); name another compiler in CC"):
+        library_of("", "int one(void) { return 1; }", "one")
 
 
 def compilers() -> list[str]:
