@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -303,6 +304,23 @@ def test_any_file_becomes_a_robot_and_its_model(arm, tmp_path):
         for motion in np.random.default_rng(0).normal(0, 0.5, (20, 3, arm.joints.dof)):
             np.testing.assert_allclose(model.inverse_dynamics(*motion), truth.inverse_dynamics(*motion), atol=1e-9)
     assert from_urdf(tmp_path / "arm.urdf").robot.limits.velocity == pytest.approx(arm.limits.velocity)
+
+
+DRIVEN = """<mujoco><compiler angle="radian"/><option gravity="0 0 0"/><worldbody><body><joint name="a" axis="0 1 0"/>
+ <geom type="capsule" fromto="0 0 0 .3 0 0" size=".05"/></body></worldbody><actuator>{}</actuator></mujoco>"""
+
+
+def driven(folder: Path, actuators: str) -> MujocoRobot:
+    """One joint with the actuators of an MJCF file."""
+    (folder / "driven.xml").write_text(DRIVEN.format(actuators))
+    return from_mjcf(folder / "driven.xml").robot
+
+
+def test_the_servos_of_a_file_do_not_push_beside_our_torque(tmp_path):
+    robot = driven(tmp_path, '<position joint="a" kp="100"/>')
+    robot.reset(np.array([0.5]))
+    state = [robot.step(np.zeros(1)) for _ in range(50)][-1]
+    np.testing.assert_array_equal((*state.q, *state.qd), (0.5, 0.0))
 
 
 TREE = """<mujoco><compiler angle="radian"/><worldbody><body pos="0 0 1"><joint name="a" axis="0 1 0" pos="0.1 0 0.05"

@@ -10,7 +10,7 @@ from ..errors import RobotError
 from ..joints import JointLimits
 from ..models.actuator import Actuator
 from ..models.rigid_body import RigidBody
-from .mujoco_robot import PHYSICS_STEP, MujocoRobot, bodies_of, compiled
+from .mujoco_robot import PHYSICS_STEP, MujocoRobot, bodies_of, compiled, rest_actuators
 
 FRICTION_WIDTH = 0.01
 """Speed over which the model's Coulomb friction changes its sign [rad/s or m/s]."""
@@ -109,6 +109,7 @@ def _built(
 ) -> UserRobot:
     try:
         bodies = bodies_of(model)
+        rest_actuators(model)
         robot = MujocoRobot(model, _limits(model, urdf_limits), dt=dt, physics_dt=physics_dt)
     except RobotError as error:
         raise RobotError(f"{path}: {error}") from None

@@ -193,6 +193,11 @@ def compiled(path: Path, text: str | None = None, meshes: Mapping[str, bytes] | 
         raise RobotError(f"{path}: MuJoCo cannot build it: {told}; mend the element it names") from None
 
 
+def rest_actuators(model: Any) -> None:
+    """Have the actuators of a model push nothing, whatever they are: its joints take torques in their place."""
+    model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_ACTUATION)
+
+
 def bodies_of(model: Any) -> tuple[Body, ...]:
     """The moving bodies and the fixed ones between them, in the order of MuJoCo's joints."""
     joints, bodies = joints_of(model), []
