@@ -306,8 +306,9 @@ def test_any_file_becomes_a_robot_and_its_model(arm, tmp_path):
     assert from_urdf(tmp_path / "arm.urdf").robot.limits.velocity == pytest.approx(arm.limits.velocity)
 
 
-DRIVEN = """<mujoco><compiler angle="radian"/><option gravity="0 0 0"/><worldbody><body><joint name="a" axis="0 1 0"/>
- <geom type="capsule" fromto="0 0 0 .3 0 0" size=".05"/></body></worldbody><actuator>{}</actuator></mujoco>"""
+DRIVEN = """<mujoco><compiler angle="radian"/><option gravity="0 0 0"/><worldbody><site name="base"/>
+ <body><joint name="a" axis="0 1 0"/><site name="tip"/><geom type="capsule" fromto="0 0 0 .3 0 0" size=".05"/></body>
+ </worldbody><actuator>{}</actuator></mujoco>"""
 
 
 def driven(folder: Path, actuators: str) -> MujocoRobot:
@@ -321,6 +322,23 @@ def test_the_servos_of_a_file_do_not_push_beside_our_torque(tmp_path):
     robot.reset(np.array([0.5]))
     state = [robot.step(np.zeros(1)) for _ in range(50)][-1]
     np.testing.assert_array_equal((*state.q, *state.qd), (0.5, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("actuators", "torque"),
+    [
+        ('<motor joint="a" gear="3" ctrlrange="-2 2"/>', 6.0),
+        ('<general joint="a" gainprm="50" ctrlrange="-1 1"/>', 50.0),
+        ('<motor joint="a" gear="3" ctrlrange="-2 2" forcerange="-1 1"/>', 3.0),
+        ('<motor jointinparent="a" ctrlrange="-5 5"/>', 5.0),
+        ('<position joint="a" kp="100" ctrlrange="-2.8 2.8" forcerange="-87 87"/>', 87.0),
+        ('<position joint="a" kp="100" ctrlrange="-2.8 2.8"/>', np.inf),
+        ('<motor site="tip" refsite="base" ctrlrange="-2 2"/>', np.inf),
+        ('<motor joint="a"/>', np.inf),
+    ],
+)
+def test_the_largest_torque_is_told_by_actuators_that_know_it(actuators, torque, tmp_path):
+    np.testing.assert_array_equal(driven(tmp_path, actuators).limits.torque, [torque])
 
 
 TREE = """<mujoco><compiler angle="radian"/><worldbody><body pos="0 0 1"><joint name="a" axis="0 1 0" pos="0.1 0 0.05"

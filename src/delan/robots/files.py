@@ -10,7 +10,7 @@ from ..errors import RobotError
 from ..joints import JointLimits
 from ..models.actuator import Actuator
 from ..models.rigid_body import RigidBody
-from .mujoco_robot import PHYSICS_STEP, MujocoRobot, bodies_of, compiled, rest_actuators
+from .mujoco_robot import PHYSICS_STEP, MujocoRobot, actuator_limits, bodies_of, compiled, rest_actuators
 
 FRICTION_WIDTH = 0.01
 """Speed over which the model's Coulomb friction changes its sign [rad/s or m/s]."""
@@ -125,15 +125,11 @@ def _built(
 def _limits(model: Any, urdf_limits: dict[str, ElementTree.Element]) -> JointLimits:
     """From the compiled model, and from the URDF what MuJoCo does not keep; what nobody tells is unlimited."""
     limited = model.jnt_limited.astype(bool)
-    torque = np.full(model.nv, np.inf)
+    torque = actuator_limits(model)
     velocity = np.full(model.nv, np.inf)
     for joint in range(model.njnt):
         if model.jnt_actfrclimited[joint]:
-            torque[joint] = np.abs(model.jnt_actfrcrange[joint]).max()
-        for actuator in range(model.nu):
-            if model.actuator_trnid[actuator, 0] == joint and model.actuator_ctrllimited[actuator]:
-                gear = abs(model.actuator_gear[actuator, 0])
-                torque[joint] = min(torque[joint], gear * np.abs(model.actuator_ctrlrange[actuator]).max())
+            torque[joint] = min(torque[joint], np.abs(model.jnt_actfrcrange[joint]).max())
         limit = urdf_limits.get(model.joint(joint).name)
         if limit is not None:
             torque[joint] = float(limit.get("effort") or 0) or np.inf
