@@ -54,6 +54,7 @@ def test_others_need_the_token():
     door = Door("0.0.0.0", "a-long-enough-token")
     assert "a token is needed" in str(door.refusal(asked(Host="robot:8080")))
     assert "a token is needed" in str(door.refusal(asked("/?token=wrong", Host="robot:8080")))
+    assert "a token is needed" in str(door.refusal(asked("/?token=w%C3%B6rong", Host="robot:8080")))
     assert "a token is needed" in str(door.refusal(asked(Host="robot:8080", Cookie="delan_token=; ;;=")))
     assert door.refusal(asked("/?token=a-long-enough-token", Host="robot:8080")) is None
     assert door.refusal(asked(Host="robot:8080", Cookie="x=y; delan_token=a-long-enough-token")) is None
@@ -66,7 +67,10 @@ def test_no_other_machine_without_a_token(host, token):
         require_token(host, token)
     with pytest.raises(SettingsError, match="can be guessed"):
         require_token(host, "short")
-    require_token(host, "a-long-enough-token")
+    for broken in ("ein-längeres-Wort", "a-long;token", "a-long&token", "a-long#token", "a long token"):
+        with pytest.raises(SettingsError, match="a token is made of the letters A to Z"):
+            require_token(host, broken)
+    require_token(host, "a-long-enough_token")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.1.2.3"])

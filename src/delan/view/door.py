@@ -7,6 +7,7 @@ needed.
 
 import http
 import ipaddress
+import re
 import secrets
 import socket
 from collections.abc import Callable
@@ -42,6 +43,8 @@ def require_token(host: str, token: str | None) -> None:
         )
     if token is not None and len(token) < 12:
         raise SettingsError(f"a token of {len(token)} letters can be guessed; give at least 12")
+    if token is not None and not re.fullmatch(r"[A-Za-z0-9_-]+", token):  # whole in an address and in a cookie
+        raise SettingsError("a token is made of the letters A to Z, small or large, digits, - and _; give another")
 
 
 class Door:
@@ -58,7 +61,7 @@ class Door:
         origin = request.headers.get("Origin")
         if origin is not None and urlsplit(origin).netloc != request.headers.get("Host", ""):
             return "a page of another site may not steer the robot"
-        if self._token is not None and not any(secrets.compare_digest(one, self._token) for one in _tokens(request)):
+        if self._token is not None and not any(_same(one, self._token) for one in _tokens(request)):
             return "a token is needed: open the address with ?token=… as the terminal tells it"
         return None
 
@@ -77,6 +80,10 @@ class Door:
             return response
 
         return process
+
+
+def _same(given: str, token: str) -> bool:
+    return secrets.compare_digest(given.encode(errors="replace"), token.encode())
 
 
 def _tokens(request: Request) -> list[str]:
