@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import delan
 from delan.control import Controller, Gains, TrackingController
 from delan.deploy.compiler import find_compiler
 from delan.errors import ModelError, SettingsError
@@ -123,6 +124,17 @@ def test_a_compiled_chain_says_what_the_rigid_body_says():
         np.testing.assert_allclose(asked(feed_forward, wanted), expected, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.skipif(find_compiler() is None, reason="there is no C compiler here")
+def test_without_room_for_code_jax_computes(tmp_path, monkeypatch):
+    (tmp_path / "delan").write_text("a file where the cache wants a folder")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    feed_forward = Compiled.of(true_chain())
+    expected = [TWO_LINK_BODY.inverse_dynamics(*target) for target in targets(3)]
+    np.testing.assert_allclose(asked(feed_forward, targets(3)), expected, rtol=1e-9, atol=1e-9)
+    assert feed_forward.engine.startswith("JAX (")
+    assert "cannot be kept there" in feed_forward.engine
+
+
 @pytest.mark.parametrize("engine", ["C", "JAX"])
 @pytest.mark.parametrize("network", [LagrangianNetworkSettings(width=8), FeedForwardSettings(width=8)])
 def test_any_learned_model_can_be_compiled(network, engine, monkeypatch):
@@ -180,6 +192,18 @@ def test_friction_remembers_the_wanted_motion():
     compiled = Compiled(blueprint, weights)
     np.testing.assert_allclose(asked(compiled, wanted), expected, rtol=1e-8, atol=1e-8)
     np.testing.assert_allclose(asked(compiled, wanted), expected, rtol=1e-8, atol=1e-8)  # and forgets it
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="there is no C compiler here")
+def test_compiled_code_that_would_forget_does_not_drive():
+    blueprint, weights = with_motors(("viscous", "stops"), {"viscous": 0.1, "stop 0.1": 0.3})
+    model = blueprint.unpack(jnp.asarray(weights))
+    with pytest.raises(ModelError, match=r"remembers the way \(stops\).* to feed_forward_of"):
+        Direct(delan.compile(model))
+    plain = delan.compile(true_chain())
+    assert not plain.remembers
+    expected = [TWO_LINK_BODY.inverse_dynamics(*target) for target in targets(3)]
+    np.testing.assert_allclose(asked(Direct(plain), targets(3)), expected, rtol=1e-9, atol=1e-9)
 
 
 def test_friction_of_a_rigid_body_remembers_too():

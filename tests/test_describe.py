@@ -28,6 +28,7 @@ from delan.models.geometry import from_rigid_body, learned_arm
 from delan.models.network import LagrangianNetwork
 from delan.models.rigid_body import LINK_PARAMETERS, RigidBody
 from delan.report.skeleton import draw_skeleton, laid_over
+from delan.robots import from_urdf
 from delan.robots.barrett_wam import DRIVE_INERTIA, WAM7
 from delan.robots.urdf import urdf_of
 
@@ -321,7 +322,19 @@ def test_a_urdf_has_the_limits_it_is_given():
     assert RigidBody.from_urdf(text).joints.kinds == ("revolute", "prismatic", "continuous")
     assert 'name="three"' in text
     assert '<limit lower="-0.3" upper="0.3" velocity="1000000.0" effort="1000.0" />' in text
-    assert text.count("<limit") == 2
+    assert '<limit velocity="1000000.0" effort="1000.0" />' in text
+    assert text.count("<limit") == 3
+    assert urdf_of(rigid(bodies)).count("<limit") == 1  # that of the sliding joint, which must have one
+
+
+def test_the_torque_limit_of_an_endless_joint_is_read_back(tmp_path):
+    bodies, limits = random_arm(("revolute", "revolute"), seed=0)
+    endless = replace(limits, lower=np.full(2, -np.inf), upper=np.full(2, np.inf))
+    (tmp_path / "arm.urdf").write_text(urdf_of(rigid(bodies), limits=endless))
+    robot = from_urdf(tmp_path / "arm.urdf").robot
+    assert robot.joints.kinds == ("continuous", "continuous")
+    np.testing.assert_allclose(robot.limits.torque, limits.torque)
+    np.testing.assert_allclose(robot.limits.velocity, limits.velocity)
 
 
 def test_a_model_file_becomes_a_urdf(folder, tmp_path):

@@ -4,6 +4,7 @@ import json
 import shlex
 from dataclasses import replace
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -21,11 +22,12 @@ from delan.data.doctor.motion import Motion
 from delan.data.doctor.values import measured_columns
 from delan.data.preparation import PreparationSettings, prepare
 from delan.data.stretches import spans
-from delan.interfaces.check import _limits as urdf_limits
+from delan.errors import SettingsError
 from delan.interfaces.cli import app
 from delan.joints import Joints, Recording
 from delan.report.doctor import draw_check
 from delan.robots.barrett_wam import WAM4
+from delan.robots.files import urdf_limits
 
 from .conftest import SHARED
 from .faulty_logs import EXCHANGED, FAULTS, ROBOTS, changed, clean, exchanged, fault, late, robot, rows_of
@@ -393,14 +395,14 @@ def test_the_command_tells_draws_and_exits_by_what_it_found(tmp_path):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_urdf_with_zeros_for_limits_and_exchanged_ends_is_read(tmp_path):
-    text = '<robot name="r"><joint name="{}"><limit lower="{}" upper="{}" effort="0" velocity="nan"/></joint></robot>'
-    (tmp_path / "arm.urdf").write_text(text.format("joint0", 1, -1))
-    limits = urdf_limits(tmp_path / "arm.urdf", Joints.revolute(1))
-    np.testing.assert_array_equal([limits.lower, limits.upper], [[-np.inf], [np.inf]])
-    (tmp_path / "arm.urdf").write_text(text.format("joint0", 0, 0))
-    limits = urdf_limits(tmp_path / "arm.urdf", Joints.revolute(1))
-    np.testing.assert_array_equal([limits.lower, limits.upper], [[0], [0]])
+def test_a_urdf_with_zeros_for_limits_and_exchanged_ends_is_read():
+    text = '<robot name="r"><joint name="a"><limit lower="{}" upper="{}" effort="0" velocity="{}"/></joint></robot>'
+    limits = urdf_limits(ElementTree.fromstring(text.format(1, -1, 0)), ["a"])
+    assert np.isinf([limits.lower, limits.upper, limits.velocity, limits.torque]).all()
+    limits = urdf_limits(ElementTree.fromstring(text.format(0, 0, 2)), ["a"])
+    np.testing.assert_array_equal([limits.lower, limits.upper, limits.velocity], [[0], [0], [2]])
+    with pytest.raises(SettingsError, match="nan"):
+        urdf_limits(ElementTree.fromstring(text.format(0, 1, "nan")), ["a"])
 
 
 def test_the_command_says_what_it_cannot_do(tmp_path):

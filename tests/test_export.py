@@ -1,10 +1,14 @@
 """Models as C code against the same models in JAX, in both precisions and under strict compilers."""
 
+import ctypes
+import errno
 import json
+import re
 import shutil
 import subprocess
 import sysconfig
 import tempfile
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +20,23 @@ import pytest
 from typer.testing import CliRunner
 
 import delan
+from delan.deploy.c_header import PROMISES
 from delan.deploy.c_source import c_source
 from delan.deploy.compiled import CompiledModel
 from delan.deploy.compiler import cache_folder, caller, find_compiler, library_of
 from delan.deploy.layout import Numbers
 from delan.deploy.project import export
-from delan.deploy.shape import ExportSettings, Precision
+from delan.deploy.shape import TAKEN, ExportSettings, Precision
 from delan.errors import CompilerError, ModelError, SettingsError
 from delan.interfaces.cli import app
+from delan.interfaces.export import word_of
 from delan.joints import Joints
 from delan.models.actuated import ActuatedModel
 from delan.models.actuator import Actuator, ActuatorSettings, MotorPair
-from delan.models.chain import LagrangianChain
+from delan.models.chain import LagrangianChain, LagrangianChainSettings
 from delan.models.feed_forward import FeedForwardNetwork, FeedForwardSettings
 from delan.models.network import LagrangianNetwork, LagrangianNetworkSettings
-from delan.models.trust import Domain, trusted
+from delan.models.trust import Domain, TrustedModel, trusted
 from tests.members import DYNAMICS
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="there is no C compiler here")
@@ -132,6 +138,39 @@ def test_new_numbers_enter_without_a_compiler(monkeypatch):
         compiled.swap(LagrangianChain(Joints.revolute(2), key=jax.random.key(0)))
 
 
+TWO = Joints.revolute(2)
+
+
+def with_stops(*radii: float) -> ActuatedModel:
+    return ActuatedModel(trained(TWO), Actuator(TWO, ActuatorSettings(("stops",), radii=radii)))
+
+
+def activated(how: Any) -> FeedForwardNetwork:
+    return FeedForwardNetwork(TWO, FeedForwardSettings(width=8, activation=how), key=jax.random.key(5))
+
+
+OTHER_CODE = {
+    "kinds of joints": lambda: (trained(TWO), trained(Joints(("a", "b"), ("revolute", "prismatic")))),
+    "tree": lambda: (
+        trained(TWO),
+        LagrangianChain(TWO, LagrangianChainSettings(parents=(-1, -1)), key=jax.random.key(5)),
+    ),
+    "radii of stops": lambda: (with_stops(0.01, 0.1), with_stops(0.01, 0.2)),
+    "activation": lambda: (activated("tanh"), activated("softplus")),
+}
+
+
+@pytest.mark.parametrize("what", OTHER_CODE)
+def test_numbers_of_another_code_do_not_enter(what):
+    """As many numbers under the same names, which the code would take for something else."""
+    one, other = OTHER_CODE[what]()
+    assert Numbers.of(one).layout == Numbers.of(other).layout
+    compiled = delan.compile(one)
+    compiled.swap(one)
+    with pytest.raises(ModelError, match=r"another shape than the compiled one: .*compile it anew"):
+        compiled.swap(other)
+
+
 @pytest.mark.parametrize("precision", ["float", "double"])
 @pytest.mark.parametrize("quick", [True, False])
 def test_every_form_of_a_vector_gives_the_same_torque(precision, quick, monkeypatch, as_shipped):
@@ -192,14 +231,17 @@ def test_what_a_model_cannot_do_its_code_does_not_promise():
         compiled.in_domain(np.zeros(3), np.zeros(3))
 
 
-def test_the_domain_is_that_of_the_model():
-    chain = trained(MIXED)
+def with_domain(model) -> TrustedModel:
     rng = np.random.default_rng(1)
     domain = Domain(
         jnp.asarray(rng.uniform(-3, 3, (40, 6))), jnp.asarray(rng.uniform(0.5, 2, 6)), jnp.asarray(0.7), MIXED
     )
-    members = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]) if eqx.is_array(leaf) else leaf, chain)
-    model = trusted(chain, members, floor=jnp.ones(3), band=jnp.ones(3), domain=domain, level=0.9)
+    members = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]) if eqx.is_array(leaf) else leaf, model)
+    return trusted(model, members, floor=jnp.ones(3), band=jnp.ones(3), domain=domain, level=0.9)
+
+
+def test_the_domain_is_that_of_the_model():
+    model = with_domain(trained(MIXED))
     compiled, in_domain = delan.compile(model), eqx.filter_jit(model.in_domain)
     for q, qd, _ in 4 * states(model):  # far out, where a continuous joint has turned more than once
         wanted = in_domain(jnp.asarray(q), jnp.asarray(qd))
@@ -230,6 +272,21 @@ def test_exports_that_cannot_be_are_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(SettingsError, match=r"file/arm: cannot be made \(Not a directory\); give another folder"):
         export(model, tmp_path / "file" / "arm")
+
+
+@pytest.mark.parametrize("name", [*TAKEN, "Test"])
+def test_names_of_other_files_are_not_taken(name):
+    with pytest.raises(SettingsError, match=rf"{name}.c or {name}.h is another file of the code; give another --name"):
+        ExportSettings(name)
+    assert word_of(name) == f"arm_{name}"
+
+
+def test_every_file_beside_the_code_keeps_its_name(tmp_path):
+    export(trained(MIXED), tmp_path, ExportSettings("my_arm"))
+    beside = {path.stem for path in tmp_path.glob("*.[ch]")} - {"my_arm"}
+    text = "".join(path.read_text() for path in tmp_path.glob("*.[ch]"))
+    included = set(re.findall(r"#include <(\w+).h>", text))
+    assert beside | included == set(TAKEN)
 
 
 def test_comments_cannot_be_broken_out_of():
@@ -284,6 +341,52 @@ def test_without_the_quick_call_models_take_the_slow_one(lack, tmp_path, monkeyp
     slow = delan.compile(model)
     assert type(slow.forward_dynamics) is not type(quick.forward_dynamics)
     np.testing.assert_array_equal([slow.inverse_dynamics(*row), slow.forward_dynamics(*row)], wanted)
+
+
+def without_room(*_: Any, **__: Any) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("step", ["tempfile.TemporaryDirectory", "pathlib.Path.write_text", "pathlib.Path.replace"])
+def test_a_cache_that_cannot_be_written_is_named(step, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(step, without_room)
+    with pytest.raises(SettingsError, match=r"cannot be kept there \(No space left on device\); set XDG_CACHE_HOME"):
+        library_of("", "int one(void) { return 1; }", "one")
+
+
+def test_a_damaged_library_is_built_once_more(tmp_path, monkeypatch):
+    load, damaged = ctypes.CDLL, list[str]()
+
+    def load_damaged(path: str) -> ctypes.CDLL:
+        if not damaged:
+            Path(path).write_bytes(b"")
+            damaged.append(path)
+        return load(path)
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("ctypes.CDLL", load_damaged)
+    assert library_of("", "int one(void) { return 1; }", "one")["one"]() == 1
+
+
+def test_a_library_that_cannot_be_loaded_says_so(tmp_path, monkeypatch):
+    """As where the cache may hold no programs."""
+
+    def refuse(path: str) -> None:
+        raise OSError(f"{path}: failed to map segment from shared object")
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("ctypes.CDLL", refuse)
+    with pytest.raises(CompilerError, match=r"failed to map segment.*; set XDG_CACHE_HOME to a folder that may hold"):
+        library_of("", "int one(void) { return 1; }", "one")
+
+
+def test_a_compiler_that_cannot_be_run_is_named(tmp_path, monkeypatch):
+    (tmp_path / "cc").write_bytes(b"neither a program nor a script")
+    (tmp_path / "cc").chmod(0o755)
+    monkeypatch.setenv("CC", str(tmp_path / "cc"))
+    with pytest.raises(CompilerError, match=r"cc cannot be run \(Exec format error\); name another compiler in CC"):
+        library_of("", "int one(void) { return 1; }", "one")
 
 
 def compilers() -> list[str]:
@@ -360,6 +463,34 @@ def test_memory_of_friction_in_c_is_that_of_python(tmp_path):
     assert far(np.frombuffer(ran.stdout).reshape(-1, 3), wanted) < 1e-12
 
 
+@pytest.mark.parametrize("name", ["chain with motors", "network with motors", "sine network", "feed-forward network"])
+def test_an_output_may_be_the_array_of_an_input(name):
+    """Every function of the code, once for each input that its outputs can stand on."""
+    model = MODELS[name]()
+    made = c_source(model, ExportSettings("my_arm", "double"))
+    library = library_of(made.header, made.source, "my_arm")
+    row = states(model, 1)[0] * [[1], [1e-3], [1]]  # slow enough for friction to change its sign smoothly
+    for function in made.functions:
+        promise = PROMISES[function]
+        if promise.gives == "state":
+            continue
+        takes = [one for one in promise.takes.split() if one != "memory"]
+        gives = promise.gives.split()
+
+        def results(onto: tuple[str, ...], call=library[f"my_arm_{function}"], t=takes, g=gives, p=promise):
+            places = {one: np.zeros(9) for one in (*t, *g)}
+            for one, values in zip(t, row, strict=False):
+                places[one][:3] = values
+            places |= {one: places[at] for one, at in zip(g, onto, strict=False)}
+            memory = (None,) if "memory" in p.takes else ()
+            call(*memory, *(ctypes.c_void_p(places[one].ctypes.data) for one in (*t, *g)))
+            size = {"inertia": 9, "kinetic": 1, "potential": 1}
+            return [places[one][: size.get(one, 3)].tolist() for one in g]
+
+        for onto in permutations(takes, min(len(gives), len(takes))):
+            assert results(onto) == results(()), (function, onto)
+
+
 def test_the_command_writes_code_that_runs(tmp_path):
     model = with_motors(trained(MIXED))
     scores = {"test": {"torque": {"nmse": [0.1, 0.02, 3e-5]}}, "other": {}}
@@ -379,6 +510,27 @@ def test_the_command_writes_code_that_runs(tmp_path):
         built = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         assert built.returncode == 0, built.stderr
         assert subprocess.run(["./run"], cwd=folder, check=False, capture_output=True).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("away", "torque", "commanded"), [("1", "5", "5.2"), ("3", "5", "0.2"), ("NAN", "5", "0.2"), ("1", "NAN", "0")]
+)
+def test_the_example_gives_no_torque_that_it_cannot_trust(tmp_path, away, torque, commanded):
+    """Its first period, with a model that says what it should not in place of the exported one."""
+    export(with_domain(trained(MIXED)), tmp_path, ExportSettings("arm", "double"))
+    example = tmp_path / "example.c"
+    example.write_text(example.read_text().replace("tick < 1000", "tick < 1"))
+    (tmp_path / "arm.c").write_text(
+        f"""
+        #include "arm.h"
+        #include <math.h>
+        double arm_in_domain(const double *q, const double *qd) {{ return {away}; }}
+        void arm_inverse_dynamics(const arm_state *m, const double *q, const double *qd, const double *qdd, double *tau)
+        {{ for (int i = 0; i < 3; i++) tau[i] = {torque}; }}"""
+    )
+    subprocess.run(["gcc", "-std=c99", "arm.c", "example.c", "-o", "run", "-lm"], cwd=tmp_path, check=True)
+    ran = subprocess.run(["./run"], cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert ran.stdout == f"torque of joint 0 after 1 s: {commanded}\n"
 
 
 @pytest.mark.parametrize(("model", "remembers"), [(with_motors(trained(MIXED)), True), (trained(MIXED), False)])

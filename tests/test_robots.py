@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import jax
 import numpy as np
@@ -18,6 +20,7 @@ from delan.robots import from_mjcf, from_urdf
 from delan.robots.barrett_wam import WAM4, WAM4_ANALYTIC, WAM7, WAM7_ANALYTIC
 from delan.robots.cable_drive import CableDrivenRobot, CableSettings
 from delan.robots.description import Arm
+from delan.robots.files import urdf_limits
 from delan.robots.mujoco_robot import MujocoRobot
 from delan.robots.robot import Robot, physics_steps, safe_torque
 from delan.robots.two_link import TWO_LINK
@@ -325,6 +328,56 @@ def test_any_file_becomes_a_robot_and_its_model(arm, tmp_path):
         for motion in np.random.default_rng(0).normal(0, 0.5, (20, 3, arm.joints.dof)):
             np.testing.assert_allclose(model.inverse_dynamics(*motion), truth.inverse_dynamics(*motion), atol=1e-9)
     assert from_urdf(tmp_path / "arm.urdf").robot.limits.velocity == pytest.approx(arm.limits.velocity)
+
+
+TOLD = """<robot name="told">
+ <joint name="a" type="revolute"><limit lower="0" upper="2" velocity="3" effort="40"/></joint>
+ <joint name="b" type="prismatic"><limit lower="-1" upper="0" velocity="0" effort="0"/></joint>
+ <joint name="c" type="continuous"><limit lower="0" upper="0" velocity="5" effort="6"/></joint>
+ <joint name="d" type="continuous"/><transmission name="t"><joint name="a"/></transmission></robot>"""
+
+
+def test_limits_are_those_that_stand_in_a_urdf():
+    limits = urdf_limits(ElementTree.fromstring(TOLD), ("b", "a", "c", "d", "nowhere"))
+    np.testing.assert_array_equal(limits.lower, [-1, 0, -np.inf, -np.inf, -np.inf])
+    np.testing.assert_array_equal(limits.upper, [0, 2, np.inf, np.inf, np.inf])
+    np.testing.assert_array_equal(limits.velocity, [np.inf, 3, 5, np.inf, np.inf])
+    np.testing.assert_array_equal(limits.torque, [np.inf, 40, 6, np.inf, np.inf])
+
+
+DRIVEN = """<mujoco><compiler angle="radian"/><option gravity="0 0 0"/><worldbody><site name="base"/>
+ <body><joint name="a" axis="0 1 0"/><site name="tip"/><geom type="capsule" fromto="0 0 0 .3 0 0" size=".05"/></body>
+ </worldbody><actuator>{}</actuator></mujoco>"""
+
+
+def driven(folder: Path, actuators: str) -> MujocoRobot:
+    """One joint with the actuators of an MJCF file."""
+    (folder / "driven.xml").write_text(DRIVEN.format(actuators))
+    return from_mjcf(folder / "driven.xml").robot
+
+
+def test_the_servos_of_a_file_do_not_push_beside_our_torque(tmp_path):
+    robot = driven(tmp_path, '<position joint="a" kp="100"/>')
+    robot.reset(np.array([0.5]))
+    state = [robot.step(np.zeros(1)) for _ in range(50)][-1]
+    np.testing.assert_array_equal((*state.q, *state.qd), (0.5, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("actuators", "torque"),
+    [
+        ('<motor joint="a" gear="3" ctrlrange="-2 2"/>', 6.0),
+        ('<general joint="a" gainprm="50" ctrlrange="-1 1"/>', 50.0),
+        ('<motor joint="a" gear="3" ctrlrange="-2 2" forcerange="-1 1"/>', 3.0),
+        ('<motor jointinparent="a" ctrlrange="-5 5"/>', 5.0),
+        ('<position joint="a" kp="100" ctrlrange="-2.8 2.8" forcerange="-87 87"/>', 87.0),
+        ('<position joint="a" kp="100" ctrlrange="-2.8 2.8"/>', np.inf),
+        ('<motor site="tip" refsite="base" ctrlrange="-2 2"/>', np.inf),
+        ('<motor joint="a"/>', np.inf),
+    ],
+)
+def test_the_largest_torque_is_told_by_actuators_that_know_it(actuators, torque, tmp_path):
+    np.testing.assert_array_equal(driven(tmp_path, actuators).limits.torque, [torque])
 
 
 TREE = """<mujoco><compiler angle="radian"/><worldbody><body pos="0 0 1"><joint name="a" axis="0 1 0" pos="0.1 0 0.05"

@@ -64,6 +64,7 @@ def test_others_need_the_token():
     door = Door("0.0.0.0", "a-long-enough-token")
     assert "a token is needed" in str(door.refusal(asked(Host="robot:8080")))
     assert "a token is needed" in str(door.refusal(asked("/?token=wrong", Host="robot:8080")))
+    assert "a token is needed" in str(door.refusal(asked("/?token=w%C3%B6rong", Host="robot:8080")))
     assert "a token is needed" in str(door.refusal(asked(Host="robot:8080", Cookie="delan_token=; ;;=")))
     assert door.refusal(asked("/?token=a-long-enough-token", Host="robot:8080")) is None
     assert door.refusal(asked(Host="robot:8080", Cookie="x=y; delan_token=a-long-enough-token")) is None

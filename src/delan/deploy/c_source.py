@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -36,13 +37,18 @@ def c_source(model: Any, settings: ExportSettings | None = None, story: Mapping[
     shape = Shape.of(model)
     parts = ["numbers.c", *shape.kernels, "interface.c"]
     kernels = "\n".join(_kernel(part) for part in parts)
-    macros = "\n".join(_macros(shape, numbers, settings))
     constants = "" if settings.weights == "data" else f"static const real WEIGHTS[{len(values)}] = {_listed(values)};\n"
+    macros = macros_of(shape, numbers, settings)
     source = _SOURCE.format(
         name=settings.name, real=settings.precision, macros=macros, constants=constants, kernels=kernels
     )
     header = c_header(shape, settings, checksum, len(values), story or {})
     return CSource(header, source, checksum, shape.functions)
+
+
+def macros_of(shape: Shape, numbers: Numbers, settings: ExportSettings) -> str:
+    """What makes a model's code of the kernels: models of which it is the same differ in their numbers alone."""
+    return "\n".join(_macros(shape, numbers, settings))
 
 
 def _kernel(name: str) -> str:
@@ -158,6 +164,7 @@ def _literal(value: float, digits: int, single: bool) -> str:
     return (text if re.search(r"[.e]", text) else text + ".0") + ("f" if single else "")
 
 
+@cache
 def _exp_polynomial() -> list[float]:
     """(eʳ − 1 − r) / r² for |r| ≤ ½ ln 2, by interpolation in Chebyshev's places."""
 

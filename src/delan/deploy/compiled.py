@@ -12,10 +12,10 @@ from ..errors import ModelError
 from ..joints import Energy, Joints, TorqueComponents
 from ..models.trust import bare
 from .c_header import PROMISES
-from .c_source import CSource, c_source
+from .c_source import CSource, c_source, macros_of
 from .compiler import caller, library_of
 from .layout import Numbers
-from .shape import ExportSettings, Precision
+from .shape import ExportSettings, Precision, Shape
 
 Vector = Float[np.ndarray, " dof"]
 
@@ -32,7 +32,9 @@ class CompiledModel:
         settings = ExportSettings(name="model", precision=precision, fast_math=fast_math, weights="data")
         self.joints: Joints = bare(model).joints
         self._dtype = np.dtype(np.float32 if precision == "float" else np.float64)
-        self._layout = Numbers.of(model).layout
+        numbers = Numbers.of(model)
+        self._settings, self._layout = settings, numbers.layout
+        self._macros = macros_of(Shape.of(model), numbers, settings)
         self._weights = np.zeros(self._layout.size, self._dtype)
         made = c_source(model, settings)
         self._library = library_of(made.header, _with_calls(made), settings.name)
@@ -55,13 +57,21 @@ class CompiledModel:
         # On the object instead of its class, so that they are called without being bound.
         self.inverse_dynamics = self._quick("inverse_dynamics", self._torque, self.inverse_dynamics)
         self.forward_dynamics = self._quick("forward_dynamics", self._acceleration, self.forward_dynamics)
-        self.swap(model)
+        self.take(numbers.vector)
+
+    @property
+    def remembers(self) -> bool:
+        """Whether friction knows the way behind it (`stops`): called from here it counts as slid."""
+        return "state_update" in self._functions
 
     def swap(self, model: Any) -> None:
         """Take the numbers of another model of the same shape; nothing is compiled."""
         numbers = Numbers.of(model)
-        if numbers.layout != self._layout:
-            raise ModelError("the model has another shape than the compiled one; compile it anew")
+        if numbers.layout != self._layout or macros_of(Shape.of(model), numbers, self._settings) != self._macros:
+            raise ModelError(
+                "the model has another shape than the compiled one: sizes, joints, links, activation or friction are "
+                "not the same; compile it anew"
+            )
         self.take(numbers.vector)
 
     def take(self, numbers: Float[np.ndarray, " numbers"]) -> None:

@@ -8,7 +8,8 @@ import shutil
 import subprocess
 import sysconfig
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib import resources
 from importlib.machinery import ExtensionFileLoader
@@ -36,13 +37,13 @@ def cache_folder() -> Path:
 @cache
 def version_of(compiler: str) -> str:
     """The first line of what a compiler says of itself."""
-    said = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False).stdout
-    return said.partition("\n")[0]
+    return _run([compiler, "--version"]).stdout.partition("\n")[0]
 
 
 def library_of(header: str, source: str, name: str) -> ctypes.CDLL:
     """The code of a model as a library of this machine."""
-    return ctypes.CDLL(str(_built({f"{name}.h": header, f"{name}.c": source}, ("-std=c99",), _compiler())))
+    files = {f"{name}.h": header, f"{name}.c": source}
+    return _loaded(files, ("-std=c99",), lambda path: ctypes.CDLL(str(path)))
 
 
 @cache
@@ -55,17 +56,21 @@ def caller() -> Any | None:
         return None
     source = resources.files(__name__.rpartition(".")[0]).joinpath("kernels", "python_call.c").read_text("utf-8")
     abi = sysconfig.get_config_var("SOABI") or platform.python_version()
+    whole = {"delan_call.c": f"/* {abi}, numpy {np.__version__} */\n{source}"}
     try:
-        whole = {"delan_call.c": f"/* {abi}, numpy {np.__version__} */\n{source}"}
-        path = _built(whole, (f"-I{headers}", f"-I{np.get_include()}"), _compiler())
-        loader = ExtensionFileLoader("delan_call", str(path))
-        spec = spec_from_loader("delan_call", loader)
-        assert spec is not None
-        module = module_from_spec(spec)
-        loader.exec_module(module)
-        return module.Call
-    except (CompilerError, ImportError, SettingsError):
+        return _loaded(whole, (f"-I{headers}", f"-I{np.get_include()}"), _call_in)
+    except (CompilerError, SettingsError):
         return None
+
+
+def _call_in(path: Path) -> Any:
+    """The class that an extension of Python holds."""
+    loader = ExtensionFileLoader("delan_call", str(path))
+    spec = spec_from_loader("delan_call", loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    loader.exec_module(module)
+    return module.Call
 
 
 def _compiler() -> str:
@@ -75,29 +80,62 @@ def _compiler() -> str:
     return compiler
 
 
+def _run(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise CompilerError(f"{command[0]} cannot be run ({error.strerror}); name another compiler in CC") from None
+
+
+@contextmanager
+def _keeping(root: Path) -> Iterator[None]:
+    """Where files of the cache are written: what goes wrong with them is told as a setting to change."""
+    try:
+        yield
+    except OSError as error:
+        raise SettingsError(
+            f"{root}: compiled models cannot be kept there ({error.strerror}); set XDG_CACHE_HOME"
+        ) from None
+
+
+def _loaded(files: Mapping[str, str], flags: tuple[str, ...], load: Callable[[Path], Any]) -> Any:
+    """What a library of some files holds; a damaged one, as a power failure may leave it, is built once more."""
+    compiler = _compiler()
+    path = _built(files, flags, compiler)
+    try:
+        return load(path)
+    except (OSError, ImportError):
+        with _keeping(path.parent):
+            path.unlink(missing_ok=True)
+    path = _built(files, flags, compiler)
+    try:
+        return load(path)
+    except (OSError, ImportError) as error:
+        raise CompilerError(
+            f"compiled code cannot be loaded ({error}); set XDG_CACHE_HOME to a folder that may hold programs"
+        ) from None
+
+
 def _built(files: Mapping[str, str], flags: tuple[str, ...], compiler: str) -> Path:
     """A shared library of some files, the last of which is compiled; from the cache if it was made before."""
     told = "\0".join((*files.values(), compiler, version_of(compiler), " ".join(FLAGS + flags), _processor()))
     key = hashlib.sha256(told.encode()).hexdigest()[:24]
     root = cache_folder()
     path = root / f"{key}.so"
-    if path.exists():
-        return path
-    try:
+    with _keeping(root):
+        if path.exists():
+            return path
         root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=root) as folder:
             for name, text in files.items():
                 (Path(folder) / name).write_text(text, encoding="utf-8")
             made = Path(folder) / "made.so"
-            command = [compiler, *flags, *FLAGS, str(Path(folder) / list(files)[-1]), "-o", str(made), "-lm"]
-            ran = subprocess.run(command, capture_output=True, text=True, check=False)
+            ran = _run([compiler, *flags, *FLAGS, str(Path(folder) / list(files)[-1]), "-o", str(made), "-lm"])
             if ran.returncode:
                 raise CompilerError(f"{compiler} refused the code of the model: {ran.stderr.strip()[:500]}")
+            with made.open("rb") as file:
+                os.fsync(file.fileno())  # half a library may end the process that loads it
             made.replace(path)
-    except OSError as error:
-        raise SettingsError(
-            f"{root}: compiled models cannot be kept there ({error.strerror}); set XDG_CACHE_HOME"
-        ) from None
     return path
 
 

@@ -32,10 +32,11 @@ def read_limits(path: Path, joints: Joints) -> JointLimits:
     if unknown:
         raise SettingsError(f"{path}: unknown limit {unknown[0]!r}; known: {', '.join(NAMES)}")
     unlimited = {"lower": -np.inf, "upper": np.inf, "velocity": np.inf, "torque": np.inf}
-    return _sound(
-        str(path),
-        JointLimits(**{name: _row(path, name, told.get(name, usual), joints) for name, usual in unlimited.items()}),
-    )
+    rows = {name: _row(path, name, told.get(name, usual), joints) for name, usual in unlimited.items()}
+    try:
+        return _sound(JointLimits(**rows))
+    except SettingsError as error:
+        raise SettingsError(f"{path}: {error}") from None
 
 
 def limits_of_urdf(path: Path, joints: Joints) -> JointLimits:
@@ -48,7 +49,10 @@ def limits_of_urdf(path: Path, joints: Joints) -> JointLimits:
         raise SettingsError(
             f"{path}: has {robot.joints.dof} joints and the model {joints.dof}, under other names; give --limits"
         )
-    return _sound(str(path), JointLimits(**{name: getattr(robot.limits, name)[list(order)] for name in NAMES}))
+    try:
+        return _sound(JointLimits(**{name: getattr(robot.limits, name)[list(order)] for name in NAMES}))
+    except SettingsError as error:
+        raise SettingsError(f"{path}: {error}") from None
 
 
 def _row(path: Path, name: str, given: Any, joints: Joints) -> np.ndarray:
@@ -58,7 +62,7 @@ def _row(path: Path, name: str, given: Any, joints: Joints) -> np.ndarray:
     return np.array(row, dtype=float)
 
 
-def _sound(source: str, limits: JointLimits) -> JointLimits:
+def _sound(limits: JointLimits) -> JointLimits:
     if not np.isfinite(limits.torque).all():
-        raise SettingsError(f"{source}: every joint needs a torque limit; write a line such as {EXAMPLE}")
+        raise SettingsError(f"every joint needs a torque limit; write a line such as {EXAMPLE}")
     return limits

@@ -143,7 +143,7 @@ def _example(model: Any, made: CSource, settings: ExportSettings) -> str:
         update=f"        {settings.name}_state_update(&memory, q);\n" if remembers else "",
         memory="&memory" if remembers else "0",
         doubt=(
-            f"        if ({settings.name}_in_domain(q, qd) > 2) /* far from all training data: feedback alone */\n"
+            f"        if (!({settings.name}_in_domain(q, qd) <= 2)) /* far from training data, or NaN: no model */\n"
             "            memset(tau, 0, sizeof tau);\n        else\n    "
             if known
             else ""
@@ -249,7 +249,7 @@ typedef {real} real;
 #define STIFFNESS 20
 #define DAMPING 2
 
-static real held_q[DOF], held_qd[DOF];
+static real held_q[DOF], held_qd[DOF], held_tau[DOF];
 static void read_robot(real q[DOF], real qd[DOF])
 {{
     for (int i = 0; i < DOF; i++) {{
@@ -259,9 +259,11 @@ static void read_robot(real q[DOF], real qd[DOF])
 }}
 static void command_robot(const real tau[DOF])
 {{
+    int sound = 1;
     for (int i = 0; i < DOF; i++)
-        if (!isfinite(tau[i]))
-            return; /* check your robot's limits here too */
+        sound = sound && isfinite(tau[i]); /* check your robot's limits here too */
+    for (int i = 0; i < DOF; i++)
+        held_tau[i] = sound ? tau[i] : 0; /* not the torque before, which would stay on */
 }}
 
 int main(void)
@@ -289,7 +291,7 @@ int main(void)
         }}
         clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &next, 0);
     }}
-    printf("torque of joint 0 after 1 s: %g\\n", (double)tau[0]);
+    printf("torque of joint 0 after 1 s: %g\\n", (double)held_tau[0]);
     return 0;
 }}
 """

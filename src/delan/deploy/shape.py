@@ -16,6 +16,9 @@ from ..models.trust import TrustedModel, bare
 
 Precision = Literal["float", "double"]
 
+TAKEN = ("test", "example", "math", "stdint", "stdio", "string", "time")
+"""Names of files that stand beside the code, or that it includes."""
+
 
 @dataclass(frozen=True)
 class ExportSettings:
@@ -39,6 +42,8 @@ class ExportSettings:
             raise SettingsError(
                 f"{self.name!r} cannot begin a name in C; give a word of letters, digits and underscores"
             )
+        if self.name.lower() in TAKEN:
+            raise SettingsError(f"{self.name}.c or {self.name}.h is another file of the code; give another --name")
         if self.precision not in ("float", "double"):
             raise SettingsError(f"unknown precision {self.precision!r}; known: float, double")
 
@@ -81,7 +86,8 @@ class Shape:
 
     @property
     def mechanics(self) -> bool:
-        return isinstance(self.rigid, DynamicsModel)
+        # By class first: a protocol looks at every method, and equinox takes long to bind one.
+        return isinstance(self.rigid, (LagrangianChain, LagrangianNetwork, DynamicsModel))
 
     @property
     def potential(self) -> bool:

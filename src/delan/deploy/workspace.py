@@ -32,7 +32,7 @@ class Workspace:
 
     Attributes:
         reach: half-lengths of the box around its centre, for q, q̇ and q̈ in turn.
-        descents: how many of the worst states an ascent begins at.
+        ascents: how many of the worst states an ascent begins at.
     """
 
     centre: Float[np.ndarray, " coordinates"]

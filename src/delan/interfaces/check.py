@@ -18,7 +18,7 @@ from ..data.formats.opening import log_files
 from ..data.log_options import LogOptions
 from ..data.logs import log_parts, stream_log
 from ..errors import DataError, DelanError, ModelError, SettingsError
-from ..joints import JointLimits, Joints, Recording
+from ..joints import Joints, Recording
 from ..models.rigid_body import RigidBody
 from ..report.doctor import draw_check
 
@@ -57,8 +57,13 @@ def _doctor(urdf: Path | None) -> tuple[Joints | None, Examine]:
     """The joints of a URDF, if there is one, and who examines a recording with its help."""
     if urdf is None:
         return None, examine
+    from ..robots.files import urdf_limits
+
     body = RigidBody.from_urdf(urdf)
-    limits = _limits(urdf, body.joints)
+    try:
+        limits = urdf_limits(ElementTree.parse(urdf).getroot(), body.joints.names)
+    except SettingsError as error:
+        raise SettingsError(f"{urdf}: {error}") from None
 
     def torque(q: np.ndarray, qd: np.ndarray, qdd: np.ndarray) -> np.ndarray:
         return np.stack([body.inverse_dynamics(*row) for row in zip(q, qd, qdd, strict=True)])
@@ -77,27 +82,6 @@ def _doctor(urdf: Path | None) -> tuple[Joints | None, Examine]:
 def _named(recording: Recording, joints: Joints | None) -> Recording:
     """Columns are taken for the URDF's joints in its order: whether that is right is what the check shows."""
     return recording if joints is None else replace(recording, joints=joints)
-
-
-def _limits(urdf: Path, joints: Joints) -> JointLimits:
-    """The ranges that stand in a URDF; a joint without one, or whose ends are exchanged, has none.
-
-    Speeds and torques are left out: a check asks for neither, and many files say 0 where they mean none.
-    """
-    stated = {joint.get("name"): joint.find("limit") for joint in ElementTree.parse(urdf).getroot().iter("joint")}
-
-    def column(name: str, default: float) -> np.ndarray:
-        limits = (stated.get(joint) for joint in joints.names)
-        return np.array([default if limit is None else float(limit.get(name) or default) for limit in limits])
-
-    lower, upper, endless = column("lower", -np.inf), column("upper", np.inf), np.full(joints.dof, np.inf)
-    ordered = lower <= upper
-    return JointLimits(
-        lower=np.where(ordered, lower, -np.inf),
-        upper=np.where(ordered, upper, np.inf),
-        velocity=endless,
-        torque=endless,
-    )
 
 
 def verdict(findings: Sequence[Finding]) -> str:

@@ -13,7 +13,7 @@ from .. import storage
 from ..deploy.casadi_functions import export_casadi
 from ..deploy.project import export, told_of
 from ..deploy.ros2 import package_name
-from ..deploy.shape import ExportSettings, Shape
+from ..deploy.shape import TAKEN, ExportSettings, Shape
 from ..deploy.stablehlo import export_stablehlo
 from ..errors import SettingsError
 from .gate import verdict_for
@@ -70,4 +70,4 @@ def _say_code(out: Path, name: str, functions: list[str], ros2: bool) -> None:
 def word_of(stem: str) -> str:
     """A file's name as one that may begin names in C."""
     word = re.sub(r"[^A-Za-z0-9_]", "_", stem)
-    return word if word[:1].isalpha() else f"arm_{word}"
+    return word if word[:1].isalpha() and word.lower() not in TAKEN else f"arm_{word}"

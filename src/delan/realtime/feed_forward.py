@@ -69,7 +69,12 @@ class NoFeedForward:
 class Direct:
     """A model that computes in numpy, at once, such as a rigid body; friction remembers the wanted motion."""
 
-    def __init__(self, model: InverseDynamics):
+    def __init__(self, model: InverseDynamics | CompiledModel):
+        if isinstance(model, CompiledModel) and model.remembers:
+            raise ModelError(
+                "the friction of this model remembers the way (stops) and a compiled model does not; "
+                "give the model itself to feed_forward_of"
+            )
         self.model: Any = model
         self.joints = model.joints
         friction = model.friction if isinstance(model, RigidBody) else None

@@ -141,7 +141,8 @@ class Arm:
 def tree_urdf(name: str, links: Sequence[Link], parents: Sequence[int], *, for_bullet: bool = False) -> str:
     """Joints and links as URDF text; `parents` names, by index, the one that each hangs on, −1 for the base.
 
-    Limits that are not finite are left out; a prismatic joint must have them.
+    The limits of a joint are left out if one is not finite; a prismatic joint must have them, a continuous one has none
+    of its position.
     """
     robot = ElementTree.Element("robot", name=name)
     base = ElementTree.SubElement(robot, "link", name="base")
@@ -156,8 +157,8 @@ def tree_urdf(name: str, links: Sequence[Link], parents: Sequence[int], *, for_b
         ElementTree.SubElement(joint, "child", link=child)
         ElementTree.SubElement(joint, "origin", xyz=_numbers(link.xyz), rpy=_numbers(link.rpy))
         ElementTree.SubElement(joint, "axis", xyz=_numbers(link.axis))
-        low, high = link.position
-        limits = {"lower": low, "upper": high, "velocity": link.velocity, "effort": link.torque}
+        position = {} if link.kind == "continuous" else dict(zip(("lower", "upper"), link.position, strict=True))
+        limits = position | {"velocity": link.velocity, "effort": link.torque}
         if np.isfinite(list(limits.values())).all():
             ElementTree.SubElement(joint, "limit", {name: repr(value) for name, value in limits.items()})
     ElementTree.indent(robot)

@@ -1,16 +1,17 @@
 """Any robot a user has: a simulation and a rigid-body model from a URDF or MJCF file."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 import numpy as np
 
-from ..errors import RobotError
+from ..errors import RobotError, SettingsError
 from ..joints import JointLimits
 from ..models.actuator import Actuator
 from ..models.rigid_body import RigidBody
-from .mujoco_robot import PHYSICS_STEP, MujocoRobot, bodies_of, compiled
+from .mujoco_robot import PHYSICS_STEP, MujocoRobot, actuator_limits, bodies_of, compiled, joints_of, rest_actuators
 
 FRICTION_WIDTH = 0.01
 """Speed over which the model's Coulomb friction changes its sign [rad/s or m/s]."""
@@ -50,14 +51,14 @@ def from_urdf(
             for shape in [*link.findall("visual"), *link.findall("collision")]:
                 link.remove(shape)
     text = ElementTree.tostring(root, encoding="unicode")
-    return _built(path, compiled(path, text, assets), _urdf_limits(root), dt, physics_dt)
+    return _built(path, compiled(path, text, assets), dt, physics_dt, root)
 
 
 def from_mjcf(path: str | Path, *, dt: float = 2e-3, physics_dt: float = PHYSICS_STEP) -> UserRobot:
     """A robot from an MJCF file, MuJoCo's own form; its actuators are replaced by torques at the joints."""
     path = Path(path)
     _parsed(path, "mujoco")
-    return _built(path, compiled(path), {}, dt, physics_dt)
+    return _built(path, compiled(path), dt, physics_dt)
 
 
 def _parsed(path: Path, wanted: str) -> ElementTree.Element:
@@ -99,18 +100,35 @@ def _meshes(path: Path, root: ElementTree.Element) -> dict[str, bytes]:
     return found
 
 
-def _urdf_limits(root: ElementTree.Element) -> dict[str, ElementTree.Element]:
-    limits = {joint.get("name", ""): joint.find("limit") for joint in root.findall("joint")}
-    return {name: limit for name, limit in limits.items() if limit is not None}
+def urdf_limits(root: ElementTree.Element, names: Sequence[str]) -> JointLimits:
+    """The limits that a URDF tells of joints; what it does not tell is unlimited, and a speed or torque of zero is too.
+
+    So is the position of a continuous joint, whatever stands there, and of one whose ends are exchanged.
+    """
+    joints = {joint.get("name"): joint for joint in root.findall("joint")}
+
+    def column(name: str, default: float) -> np.ndarray:
+        limits = (joints[joint].find("limit") if joint in joints else None for joint in names)
+        return np.array([default if limit is None else float(limit.get(name) or default) for limit in limits])
+
+    endless = np.array([name in joints and joints[name].get("type") == "continuous" for name in names])
+    velocity, torque = column("velocity", np.inf), column("effort", np.inf)
+    lower, upper = column("lower", -np.inf), column("upper", np.inf)
+    endless |= lower > upper
+    return JointLimits(
+        lower=np.where(endless, -np.inf, lower),
+        upper=np.where(endless, np.inf, upper),
+        velocity=np.where(velocity == 0, np.inf, velocity),
+        torque=np.where(torque == 0, np.inf, torque),
+    )
 
 
-def _built(
-    path: Path, model: Any, urdf_limits: dict[str, ElementTree.Element], dt: float, physics_dt: float
-) -> UserRobot:
+def _built(path: Path, model: Any, dt: float, physics_dt: float, urdf: ElementTree.Element | None = None) -> UserRobot:
     try:
         bodies = bodies_of(model)
-        robot = MujocoRobot(model, _limits(model, urdf_limits), dt=dt, physics_dt=physics_dt)
-    except RobotError as error:
+        rest_actuators(model)
+        robot = MujocoRobot(model, _limits(model, urdf), dt=dt, physics_dt=physics_dt)
+    except (RobotError, SettingsError) as error:
         raise RobotError(f"{path}: {error}") from None
     friction = None
     if np.any(model.dof_frictionloss) or np.any(model.dof_damping):
@@ -121,22 +139,14 @@ def _built(
     return UserRobot(robot, known)
 
 
-def _limits(model: Any, urdf_limits: dict[str, ElementTree.Element]) -> JointLimits:
+def _limits(model: Any, urdf: ElementTree.Element | None) -> JointLimits:
     """From the compiled model, and from the URDF what MuJoCo does not keep; what nobody tells is unlimited."""
     limited = model.jnt_limited.astype(bool)
-    torque = np.full(model.nv, np.inf)
-    velocity = np.full(model.nv, np.inf)
-    for joint in range(model.njnt):
-        if model.jnt_actfrclimited[joint]:
-            torque[joint] = np.abs(model.jnt_actfrcrange[joint]).max()
-        for actuator in range(model.nu):
-            if model.actuator_trnid[actuator, 0] == joint and model.actuator_ctrllimited[actuator]:
-                gear = abs(model.actuator_gear[actuator, 0])
-                torque[joint] = min(torque[joint], gear * np.abs(model.actuator_ctrlrange[actuator]).max())
-        limit = urdf_limits.get(model.joint(joint).name)
-        if limit is not None:
-            torque[joint] = float(limit.get("effort") or 0) or np.inf
-            velocity[joint] = float(limit.get("velocity") or 0) or np.inf
+    all_together = np.where(model.jnt_actfrclimited, np.abs(model.jnt_actfrcrange).max(axis=1), np.inf)
+    velocity, torque = np.full(model.nv, np.inf), np.minimum(actuator_limits(model), all_together)
+    if urdf is not None:
+        told = urdf_limits(urdf, joints_of(model).names)
+        velocity, torque = told.velocity, told.torque
     return JointLimits(
         lower=np.where(limited, model.jnt_range[:, 0], -np.inf),
         upper=np.where(limited, model.jnt_range[:, 1], np.inf),

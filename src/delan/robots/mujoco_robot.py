@@ -193,6 +193,37 @@ def compiled(path: Path, text: str | None = None, meshes: Mapping[str, bytes] | 
         raise RobotError(f"{path}: MuJoCo cannot build it: {told}; mend the element it names") from None
 
 
+def rest_actuators(model: Any) -> None:
+    """Have the actuators of a model push nothing, whatever they are: its joints take torques in their place."""
+    model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_ACTUATION)
+
+
+def actuator_limits(model: Any) -> Float[np.ndarray, " dof"]:
+    """The largest torque [N m or N] that the actuators of each joint may give; infinite where none tells.
+
+    A command's range is one of torque only where nothing but the command makes the torque: that of a servo is in
+    radians.
+    """
+    torque = np.full(model.nv, np.inf)
+    at_joints = [int(kind) for kind in (mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT)]
+    for actuator in range(model.nu):
+        if model.actuator_trntype[actuator] not in at_joints:
+            continue
+        most = np.inf
+        if model.actuator_forcelimited[actuator]:
+            most = np.abs(model.actuator_forcerange[actuator]).max()
+        commanded = (
+            model.actuator_gaintype[actuator] == mujoco.mjtGain.mjGAIN_FIXED
+            and model.actuator_biastype[actuator] == mujoco.mjtBias.mjBIAS_NONE
+        )
+        if model.actuator_ctrllimited[actuator] and commanded:
+            gain = abs(model.actuator_gainprm[actuator, 0])
+            most = min(most, gain * np.abs(model.actuator_ctrlrange[actuator]).max())
+        joint = model.actuator_trnid[actuator, 0]
+        torque[joint] = min(torque[joint], abs(model.actuator_gear[actuator, 0]) * most)
+    return torque
+
+
 def bodies_of(model: Any) -> tuple[Body, ...]:
     """The moving bodies and the fixed ones between them, in the order of MuJoCo's joints."""
     joints, bodies = joints_of(model), []

@@ -38,15 +38,18 @@ def _upright(gravity: Point) -> Matrix:
 def _link(body: Body, index: int, base: Matrix, limits: JointLimits | None) -> Link:
     assert body.joint is not None
     assert body.kind is not None
-    low, high, speed, torque = -np.inf, np.inf, WIDE, WIDE
+    low, high, speed, torque = -np.inf, np.inf, np.inf, np.inf
     if limits is not None:
-        low, high = float(limits.lower[index]), float(limits.upper[index])
-        speed, torque = (min(float(one[index]), WIDE) for one in (limits.velocity, limits.torque))
+        low, high, speed, torque = (
+            float(one[index]) for one in (limits.lower, limits.upper, limits.velocity, limits.torque)
+        )
     kind = body.kind
     if kind == "prismatic":
         low, high = max(low, -WIDE), min(high, WIDE)
     elif not np.isfinite([low, high]).all():
         kind = "continuous"
+    if kind != "continuous" or min(speed, torque) < np.inf:  # there readers want both or nothing
+        speed, torque = min(speed, WIDE), min(torque, WIDE)
     moments = body.inertia[(0, 1, 2, 0, 0, 1), (0, 1, 2, 1, 2, 2)]
     xx, yy, zz, xy, xz, yz = moments.tolist()
     return Link(

@@ -41,7 +41,7 @@ def require_token(host: str, token: str | None) -> None:
             f"--host {host} lets other machines steer the robot; give a --token that they must know (12 letters)"
         )
     if token is not None and len(token) < 12:
-        raise SettingsError(f"a token of {len(token)} letters can be guessed; give at least 12")
+        raise SettingsError(f"a token of {len(token)} characters can be guessed; give at least 12")
     if token is not None and not re.fullmatch(r"[A-Za-z0-9._~-]+", token):
         raise SettingsError("a token stands in an address and in a cookie; give letters a to z, digits and . _ ~ -")
 

@@ -38,7 +38,7 @@ class Page:
         if rival is not None:
             place = (SIDE_BY_SIDE.get(source.arm.name, APART), 0.0, 0.0)
             self._scenes.append(ArmScene(server, "rival", rival, place=place, drawn=RIVAL))
-        self.plots = Plots(server.gui, source.arm.joints, live=live, rival=names[1] or None, ours=names[0])
+        self.plots = Plots(server.gui, source.arm.joints, live=live, rival=names[1] or None)
         panel = server.gui.add_panel()
         with panel.add_tab("Tracking"):
             chosen = server.gui.add_dropdown("Joint", source.arm.joints.names, initial_value=source.arm.joints.names[0])

@@ -6,7 +6,7 @@ The models need JAX, which takes its time to load: a thread of the page's proces
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -15,14 +15,6 @@ Rows = Float[np.ndarray, "time dof"]
 
 BLOCK = 64
 """Samples that are computed at once: one shape, compiled once."""
-
-
-class Anatomy(NamedTuple):
-    """At each moment t [s]: inertial, Coriolis, gravity and friction torque, and the smallest eigenvalue of H."""
-
-    t: Float[np.ndarray, " time"]
-    parts: Float[np.ndarray, "time 4 dof"]
-    least: Float[np.ndarray, " time"]
 
 
 Dissector = Callable[[Any, Rows, Rows, Rows], tuple[np.ndarray, np.ndarray]]

@@ -40,9 +40,9 @@ def _line(label: str, colour: str, **more: Any) -> dict[str, Any]:
 class Plots:
     """All curves of one run, and of a second one beside it if there is one."""
 
-    def __init__(self, gui: Any, joints: Joints, *, live: bool, rival: str | None = None, ours: str = "ours"):
+    def __init__(self, gui: Any, joints: Joints, *, live: bool, rival: str | None = None):
         self._gui, self._joints, self._live, self._rival = gui, joints, live, rival
-        self._names, self._ours = joints.names, ours
+        self._names = joints.names
         self.joint = 0
         self._nothing = np.linspace(-1.0, 0.0, 2)
 

@@ -24,7 +24,7 @@ class Replay:
         self._play = gui.add_button("Play")
         self._pace = gui.add_dropdown("Pace", PACES, initial_value="1")
         self._facts = gui.add_markdown("")
-        self._playing, self._shown, self._last = False, -1.0, time.monotonic()
+        self._playing, self._last = False, time.monotonic()
         self._drawn = (-1.0, -1)
         self._weights: Any = None
         self._dissection = Dissection(self._dissector)

@@ -31,7 +31,6 @@ class ArmScene:
         self._root, self._server = f"/{name}", server
         server.scene.add_frame(self._root, show_axes=False, position=place)
         looks = self._mannequin.looks()
-        self._bodies = {look.body for look in looks}
         self._parts = {"arm": self._frames(looks, "arm", STEEL, None), "ghost": self._frames(looks, "ghost", GHOST, 1)}
         pen = PEN.get(source.arm.name, {})
         self._lines = {

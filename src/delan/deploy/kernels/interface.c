@@ -87,7 +87,7 @@ void NAME(friction)(WEIGHTS_ARGUMENT const STATE *memory, const real q[DOF], con
                     real torque[DOF])
 {
 #if ACTUATOR
-    real load[DOF] = {0};
+    real load[DOF] = {0}, result[DOF]; /* torque may be qd, which is read to the end */
 #if TERM_LOAD
     rigid_inverse_dynamics(W, q, qd, qdd, load);
 #if ROTORS
@@ -96,7 +96,8 @@ void NAME(friction)(WEIGHTS_ARGUMENT const STATE *memory, const real q[DOF], con
 #else
     (void)q, (void)qdd;
 #endif
-    friction_of(W, memory, qd, load, torque);
+    friction_of(W, memory, qd, load, result);
+    memcpy(torque, result, sizeof result);
 #else
     (void)memory, (void)q, (void)qd, (void)qdd;
     WEIGHTS_UNUSED
@@ -114,13 +115,16 @@ void NAME(unloaded_friction)(WEIGHTS_ARGUMENT const STATE *memory, const real qd
 #if POTENTIAL
 void NAME(energy)(WEIGHTS_ARGUMENT const real q[DOF], const real qd[DOF], real *kinetic, real *potential)
 {
-    rigid_energy(W, q, qd, kinetic, potential);
+    real moving, resting;
+    rigid_energy(W, q, qd, &moving, &resting);
 #if ROTORS
     real momentum[DOF] = {0};
     add_rotors(W, qd, momentum);
     for (int i = 0; i < DOF; i++)
-        *kinetic += qd[i] * momentum[i] / 2;
+        moving += qd[i] * momentum[i] / 2;
 #endif
+    *kinetic = moving;
+    *potential = resting;
 }
 #endif
 #endif
