@@ -326,7 +326,7 @@ def test_time_left_is_what_was_guessed_scaled_by_what_was_measured(tmp_path, sto
 @pytest.mark.parametrize("name", ["dask", "ray"])
 def test_a_missing_package_is_named(name, tmp_path, store, monkeypatch):
     monkeypatch.setitem(sys.modules, {"dask": "distributed", "ray": "ray"}[name], None)
-    with pytest.raises(SettingsError, match=rf"the backend {name} needs .* `pip install delan\[cluster\]`"):
+    with pytest.raises(SettingsError, match=rf"the backend {name} needs .* -m pip install 'delan\[cluster\]'"):
         run_grid([cell(tmp_path)], toy_cells.run, store, backend=Backend(name))
 
 

@@ -87,7 +87,7 @@ def test_json_tells_the_same(versions):
         assert part["there"] or (part["use"] and part["remedy"]), part["name"]
     parts = {part["name"]: part for part in told["parts"]}
     assert parts["numpy"]["found"] == metadata.version("numpy")
-    assert parts["casadi"]["remedy"] == "pip install 'delan[casadi]'"
+    assert parts["casadi"]["remedy"].endswith("pip install 'delan[casadi]'")
     for name in ("JAX backend", "C compiler", "cores", "SCHED_FIFO", "cores awake", "shared memory", "browser"):
         assert name in parts
 

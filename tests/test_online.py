@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -221,7 +222,7 @@ def test_a_start_that_is_lost_makes_room_for_another(monkeypatch):
     monkeypatch.setattr(learner, "_fresh", lambda: fresh)
     steady, falling = [1.0] * STALLED_STEPS, np.geomspace(1.0, 1e-3, STALLED_STEPS).tolist()
     for losses, error, replaced in ((steady, 1.0, True), (falling, 1.0, False), (steady, 2e-3, False)):
-        start, other = _Start(None, losses, error), _Start(None, steady, 1e-3)
+        start, other = _Start(None, deque(losses), error), _Start(None, deque(steady), 1e-3)
         learner._starts, learner.error = [start, other], 1e-3
         learner._replace_if_lost(start)
         assert (learner._starts == [fresh, other]) == replaced

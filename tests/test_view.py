@@ -299,7 +299,7 @@ def test_an_mp4_without_its_encoder_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     told = CliRunner().invoke(app, ["view", "two-link", "--record", str(tmp_path / "clip.mp4")])
     assert told.exit_code == 1
-    assert "pip install delan[video]" in " ".join(told.output.split())
+    assert "-m pip install 'delan[video]'" in " ".join(told.output.split())
 
 
 def test_an_encoder_that_fails_leaves_nothing(take, tmp_path, monkeypatch):

@@ -1,5 +1,12 @@
 """What can go wrong at the doors of the package: each error says what was given, what was expected and what to do."""
 
+import sys
+
+
+def installing(extra: str) -> str:
+    """The command that brings an extra of delan into the environment that runs."""
+    return f"{sys.executable} -m pip install 'delan[{extra}]'"
+
 
 class DelanError(Exception):
     """Every error that delan raises on purpose."""

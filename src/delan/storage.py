@@ -257,7 +257,7 @@ def read_arrays(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], dic
         raise ModelFileError(source, problem) from None
     if not isinstance(header, dict) or header.get("format") != kind:
         found = header.get("format") if isinstance(header, dict) else header
-        raise ModelFileError(source, f"expected a {kind} file, found {found!r}")
+        raise ModelFileError(source, f"expected a {kind} file, found {found!r}; give a file that delan wrote")
     if header.get("format_version") != FORMAT_VERSION:
         problem = (
             f"its format version is {header.get('format_version')}, this delan reads {FORMAT_VERSION}; update delan"

@@ -46,6 +46,7 @@ def ask_for_joint(sheet: Sheet, quantity: str, columns: Mapping[int | str, str],
     other, name = next(iter(columns.items()))
     wanted = str(joint).join(name.rsplit(str(other), 1))
     problem = f"is missing; the header has {listed(sheet.fields)}; expected {sheet.form}"
+    problem += f"; add it, or name the columns by --map {quantity}=…"
     if isinstance(joint, str):
         problem = f"is missing: only {listed(columns)} have it; pick joints by --joints"
     if quantity not in REQUIRED:

@@ -136,12 +136,14 @@ def _numbers(source: str, option: str, asked: tuple[int | str, ...], joints: Joi
 
 
 def _labels(source: str, column: str, values: np.ndarray, done: int) -> np.ndarray:
+    remedy = "number the trajectories 0, 1, …, or leave the column out by --map trajectory="
     if values.dtype.kind not in "fiu":
-        raise DataError(source, f"expected whole-number labels, got {values[0]!s}", column=column, row=done)
+        raise DataError(source, f"expected whole-number labels, got {values[0]!s}; {remedy}", column=column, row=done)
     with np.errstate(invalid="ignore"):
         labels = values.astype(int)
     wrong = np.flatnonzero(labels != values)
     if len(wrong):
         row = int(wrong[0])
-        raise DataError(source, f"expected whole-number labels, got {values[row]!s}", column=column, row=done + row)
+        problem = f"expected whole-number labels, got {values[row]!s}; {remedy}"
+        raise DataError(source, problem, column=column, row=done + row)
     return labels

@@ -60,7 +60,10 @@ def unit_of(source: str, column: str, stamps: np.ndarray) -> float:
 def whole_or_float(source: str, column: str, values: np.ndarray) -> np.ndarray:
     """As float64; whole numbers too large for it stay whole, so that no stamp loses its end."""
     if values.dtype.kind not in "fiu":
-        raise DataError(source, f"expected real numbers, got an array of type {values.dtype}", column=column)
+        problem = (
+            f"expected real numbers, got an array of type {values.dtype}; write it as numbers, or map another column"
+        )
+        raise DataError(source, problem, column=column)
     if values.dtype.kind in "iu" and values.size:
         largest = max(abs(int(values.max())), abs(int(values.min())))
         if 2**53 <= largest < 2**62:

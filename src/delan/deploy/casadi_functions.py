@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import SettingsError
+from ..errors import SettingsError, installing
 from ..models.trust import bare
 from .artifact import Format, write_artifact
 from .functions import ModelFunction, functions_of, with_numbers
@@ -26,7 +26,7 @@ def casadi_functions(model: Any, only: Sequence[str] = ()) -> dict[str, Any]:
         only: names of functions; all if there are none.
     """
     if casadi is None:
-        raise SettingsError("CasADi is not installed; install it with `pip install 'delan[casadi]'`")
+        raise SettingsError(f"CasADi is not installed; {installing('casadi')}")
     with jax.enable_x64(True):
         functions = _wanted(with_numbers(model, jnp.float64))
         dof = bare(model).joints.dof

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import export as jax_export
 
-from ..errors import SettingsError
+from ..errors import SettingsError, installing
 from ..models.trust import bare
 from .artifact import Format, write_artifact
 from .functions import ModelFunction, functions_of, with_numbers
@@ -25,7 +25,7 @@ def stablehlo(model: Any, settings: ExportSettings, only: Sequence[str] = ()) ->
         only: names of functions; all if there are none.
     """
     if find_spec("flatbuffers") is None:
-        raise SettingsError("StableHLO needs the package flatbuffers; pip install 'delan[stablehlo]'")
+        raise SettingsError(f"StableHLO needs the package flatbuffers; {installing('stablehlo')}")
     dtype = jnp.float64 if settings.precision == "double" else jnp.float32
     with jax.enable_x64(settings.precision == "double"):
         (batch,) = jax_export.symbolic_shape("batch")

@@ -22,7 +22,7 @@ import joblib
 from joblib.externals.loky import ProcessPoolExecutor, process_executor
 from joblib.parallel import ParallelBackendBase
 
-from ..errors import SettingsError
+from ..errors import SettingsError, installing
 
 BackendName = Literal["local", "dask", "ray"]
 MOST_MEMORY = 4_000_000_000
@@ -36,7 +36,7 @@ class Backend:
     """Where cells are computed.
 
     Attributes:
-        name: `local` for processes of this machine; `dask` or `ray` for a cluster (`pip install delan[cluster]`), whose
+        name: `local` for processes of this machine; `dask` or `ray` for a cluster (the extra `cluster`), whose
             machines must have the same delan installed.
         address: of the Dask scheduler (`tcp://host:8786`) or the Ray head (`host:6379`, `ray://host:10001`); None
             starts a small cluster on this machine, which ends with the run. A process that is already connected to Ray
@@ -248,9 +248,7 @@ def _cluster_package(package: str, backend: str) -> Any:
     try:
         return import_module(package)
     except ImportError:
-        problem = (
-            f"the backend {backend} needs a package that is not here; install it with `pip install delan[cluster]`"
-        )
+        problem = f"the backend {backend} needs a package that is not here; {installing('cluster')}"
         raise SettingsError(problem) from None
 
 

@@ -22,6 +22,7 @@ from typing import Any
 import typer
 
 from ..deploy.compiler import FLAGS, cache_folder, find_compiler, version_of
+from ..errors import installing
 from ..realtime.priority import LATENCY, Granted, kept_awake, raise_priority
 
 NEEDED = (
@@ -131,7 +132,7 @@ def _packages() -> Iterator[Part]:
         if version is not None and asked is not None and not fits:
             found += f", which delan does not go with: {name}{asked.specifier}"
         spec = name if asked is None else f"{name}{asked.specifier}"
-        yield Part(name, "Packages", fits, True, found, "every command", f"pip install '{spec}'")
+        yield Part(name, "Packages", fits, True, found, "every command", f"{sys.executable} -m pip install '{spec}'")
 
 
 def _wanted() -> dict[str, Any]:
@@ -149,7 +150,7 @@ def _extras() -> Iterator[Part]:
     for name, (extra, use) in EXTRAS.items():
         version = _version(name)
         found = version or "not installed"
-        yield Part(name, "Extras", version is not None, False, found, use, f"pip install 'delan[{extra}]'")
+        yield Part(name, "Extras", version is not None, False, found, use, installing(extra))
 
 
 def _computing() -> Iterator[Part]:
@@ -161,7 +162,9 @@ def _computing() -> Iterator[Part]:
         yield Part("JAX backend", group, True, True, f"{len(devices)} × {devices[0]}", use, "")
     except Exception as error:  # whatever a broken installation may raise
         told = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-        yield Part("JAX backend", group, False, True, told, use, "pip install --force-reinstall 'delan'")
+        yield Part(
+            "JAX backend", group, False, True, told, use, f"{sys.executable} -m pip install --force-reinstall 'delan'"
+        )
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     use = "delan online in real time: one core for the loop, one for the learner"
     yield Part("cores", group, cores > 1, False, str(cores), use, "delan online ROBOT --clock stepped")
@@ -258,12 +261,12 @@ def _seeing() -> Iterator[Part]:
         there, found = True, "matplotlib draws into files; no display is needed"
     except Exception as error:  # a broken installation, or a backend that is not there
         there, found = False, f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-    remedy = "pip install --force-reinstall matplotlib; and unset MPLBACKEND, if it is set"
+    remedy = f"{sys.executable} -m pip install --force-reinstall matplotlib; and unset MPLBACKEND, if it is set"
     yield Part("figures", group, there, True, found, "pages of delan fit, pictures of delan online", remedy)
     ffmpeg = shutil.which("ffmpeg")
     there = ffmpeg is not None or _version("imageio-ffmpeg") is not None
     found = ffmpeg or ("that of imageio-ffmpeg" if there else "not found; clips as .gif need none")
-    use, remedy = "delan view --record clip.mp4", "sudo apt install ffmpeg, or pip install 'delan[video]'"
+    use, remedy = "delan view --record clip.mp4", f"sudo apt install ffmpeg, or {installing('video')}"
     yield Part("ffmpeg", group, there, False, found, use, remedy)
     browser = next((path for name in BROWSERS if (path := shutil.which(name))), None) or _default_browser()
     use = "delan view --open; the page opens in any browser that reaches this machine"

@@ -72,7 +72,7 @@ def write_picture(made: Motions, path: Path) -> None:
 def write_motions(made: Motions, path: Path) -> None:
     """All motions in one npz file, told apart by `trajectory`, named by `labels`; with the torques they take: a log."""
     if path.suffix != ".npz":
-        raise SettingsError(f"{path}: motions are written as .npz files")
+        raise SettingsError(f"{path}: motions are written as .npz files; give {path.stem}.npz")
     arrays: dict[str, Any] = {
         name: np.concatenate([getattr(motion, name) for motion in made.motions]) for name in ("t", "q", "qd", "qdd")
     }

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import typer
 
-from ..errors import SettingsError
+from ..errors import SettingsError, installing
 from ..realtime.live import Address, running
 from ..realtime.priority import leave_core
 
@@ -49,7 +49,7 @@ def run_view(request: ViewRequest) -> None:
     try:
         from ..view.door import address_of, open_server, require_token
     except ImportError as error:  # what viser brings along
-        raise SettingsError(f"the page needs viser ({error}); install it with `pip install delan[view]`") from None
+        raise SettingsError(f"the page needs viser ({error}); {installing('view')}") from None
     require_token(request.host, request.token)
     recording = _recording(request.source)
     stop = threading.Event()

@@ -1,5 +1,6 @@
 """Learn while the robot moves: a memory of what it did, and the same steps as offline on what the memory holds."""
 
+from collections import deque
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,6 +31,8 @@ STALLED, STALLED_STEPS = 0.97, 40
 """A start whose loss does not fall below this share in so many steps is given up if another is far better."""
 FAR_BETTER = 0.3
 """Of two starts, one with less than this share of the other's error is far better."""
+USUAL = 200
+"""Errors on the newest samples, the last so many, of which the median is the usual one."""
 DRIFT = 8.0
 """The robot has changed when the error on the newest samples is so many times the usual one ..."""
 DRIFT_FLOOR = 3e-3
@@ -110,7 +113,7 @@ class _Start:
     """One model in training: its state in the method, its losses so far, and its error on samples never trained on."""
 
     state: Any
-    losses: list[float] = field(default_factory=list)
+    losses: deque[float] = field(default_factory=lambda: deque(maxlen=STALLED_STEPS))
     error: float = float("inf")
 
 
@@ -140,7 +143,7 @@ class OnlineLearner:
         self._starts: list[_Start] = []
         self.steps = self.trained = 0
         self.loss = float("nan")
-        self._usual: list[float] = []
+        self._usual: deque[float] = deque(maxlen=USUAL)
         self._second_order = _weights(blueprint) <= SMALL_WEIGHTS
         self.best: Any = None
         self.error = float("inf")
@@ -243,7 +246,7 @@ class OnlineLearner:
 
     def _replace_if_lost(self, start: _Start) -> None:
         """Give up a start that no longer gets better while another is far better."""
-        recent = start.losses[-STALLED_STEPS:]
+        recent = list(start.losses)
         stalled = len(recent) == STALLED_STEPS and min(recent[-5:]) > STALLED * min(recent[:5])
         if stalled and self.error < FAR_BETTER * start.error and len(self._starts) > 1:
             self._starts[self._starts.index(start)] = self._fresh()
@@ -254,7 +257,7 @@ class OnlineLearner:
         if self.best is None or len(newest) < self.settings.window:
             return
         error = self._error(self.best, newest)
-        usual = float(np.median(self._usual[-200:])) if len(self._usual) >= 20 else float("inf")
+        usual = float(np.median(self._usual)) if len(self._usual) >= 20 else float("inf")
         if error < DRIFT * max(usual, DRIFT_FLOOR):
             self._usual.append(error)
             return

@@ -14,7 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
 from ..drawing import INK, LEARNED, RIVAL, TRUTH, drawing
-from ..errors import SettingsError
+from ..errors import SettingsError, installing
 from ..robots.description import Arm
 from ..robots.mujoco_robot import Mannequin
 from ..storage import write_whole
@@ -197,7 +197,7 @@ def encoder() -> str:
         return get_ffmpeg_exe()
     except (ImportError, RuntimeError):
         raise SettingsError(
-            "an .mp4 needs ffmpeg, which is not here: `pip install delan[video]` brings one; or ask for a .gif"
+            f"an .mp4 needs ffmpeg, which is not here; {installing('video')} brings one, or ask for a .gif"
         ) from None
 
 
@@ -229,7 +229,7 @@ def _write_mp4(path: Path, frames: Iterator[Picture], period: int, ffmpeg: str) 
         if process.returncode != 0:
             raise SettingsError(
                 f"{ffmpeg} ended with code {process.returncode}, its own words are above; "
-                "try that of `pip install delan[video]`, or a .gif"
+                f"try that of {installing('video')}, or a .gif"
             )
         aside.replace(path)
     finally:

@@ -11,5 +11,7 @@ ARMS: dict[str, Arm] = {"two-link": TWO_LINK, "wam4": WAM4, "wam7": WAM7}
 def arm_named(name: str) -> Arm:
     """The arm of that name."""
     if name not in ARMS:
-        raise RobotError(f"there is no robot {name!r}; there are {', '.join(ARMS)}")
+        raise RobotError(
+            f"there is no robot {name!r}; there are {', '.join(ARMS)}; one of yours: docs/guides/online.md"
+        )
     return ARMS[name]

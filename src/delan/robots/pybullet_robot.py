@@ -1,4 +1,4 @@
-"""A robot in PyBullet, the engine of the paper; needs `pip install delan[pybullet]`."""
+"""A robot in PyBullet, the engine of the paper; needs the extra `pybullet`."""
 
 import tempfile
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import RobotError
+from ..errors import RobotError, installing
 from ..joints import JointState
 from .description import GRAVITY_ACCELERATION, Arm
 from .robot import Vector, physics_steps, safe_torque
@@ -23,7 +23,7 @@ class PybulletRobot:
 
     def __init__(self, arm: Arm, *, dt: float = 2e-3, physics_dt: float = 1e-4):
         if pybullet is None:
-            raise RobotError("PyBullet is not installed; install it with `pip install delan[pybullet]`")
+            raise RobotError(f"PyBullet is not installed; {installing('pybullet')}")
         self._steps = physics_steps(dt, physics_dt)
         self.joints, self.limits, self.dt = arm.joints, arm.limits, dt
         self._time = 0.0

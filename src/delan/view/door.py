@@ -20,7 +20,7 @@ import websockets.asyncio.server as websockets_server
 from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 
-from ..errors import SettingsError
+from ..errors import SettingsError, installing
 
 COOKIE = "delan_token"
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -114,7 +114,7 @@ def open_server(host: str, port: int | None, token: str | None, *, usual: int = 
     try:
         import viser
     except ImportError as error:
-        raise SettingsError(f"the page needs viser ({error}); install it with `pip install delan[view]`") from None
+        raise SettingsError(f"the page needs viser ({error}); {installing('view')}") from None
     require_token(host, token)
     chosen = usual if port is None else port
     if not _free(host, 0):

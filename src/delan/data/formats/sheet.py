@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...errors import DataError, DelanError
+from ...errors import DataError, DelanError, installing
 from ...joints import Joints
 
 _PACKED = 2000
@@ -79,7 +79,7 @@ def package(name: str, source: str, what: str) -> Any:
     try:
         return import_module(name)
     except ImportError:
-        problem = f"is {what}, which needs {name.split('.')[0]}; pip install 'delan[logs]'"
+        problem = f"is {what}, which needs {name.split('.')[0]}; {installing('logs')}"
         raise DataError(source, problem) from None
 
 
