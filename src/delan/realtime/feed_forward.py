@@ -69,7 +69,7 @@ class NoFeedForward:
 class Direct:
     """A model that computes in numpy, at once, such as a rigid body; friction remembers the wanted motion."""
 
-    def __init__(self, model: InverseDynamics):
+    def __init__(self, model: InverseDynamics | CompiledModel):
         if isinstance(model, CompiledModel) and model.remembers:
             raise ModelError(
                 "the friction of this model remembers the way (stops) and a compiled model does not: its torque may be "
