@@ -1,5 +1,6 @@
 """Torques from states and targets: gains, the controller, and feed-forward models."""
 
+import errno
 import multiprocessing
 import os
 import sys
@@ -126,13 +127,16 @@ def test_a_compiled_chain_says_what_the_rigid_body_says():
 
 @pytest.mark.skipif(find_compiler() is None, reason="there is no C compiler here")
 def test_without_room_for_code_jax_computes(tmp_path, monkeypatch):
-    (tmp_path / "delan").write_text("a file where the cache wants a folder")
+    def full(**_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("tempfile.TemporaryDirectory", full)
     feed_forward = Compiled.of(true_chain())
     expected = [TWO_LINK_BODY.inverse_dynamics(*target) for target in targets(3)]
     np.testing.assert_allclose(asked(feed_forward, targets(3)), expected, rtol=1e-9, atol=1e-9)
     assert feed_forward.engine.startswith("JAX (")
-    assert "cannot be kept there" in feed_forward.engine
+    assert "cannot be kept there (No space left on device)" in feed_forward.engine
 
 
 @pytest.mark.parametrize("engine", ["C", "JAX"])
