@@ -198,10 +198,9 @@ def _slow(
         if gaps:
             cells += [""] * (len(dialect.header) - len(cells))
         if len(cells) != len(dialect.header):
-            problem = (
-                f"expected {len(dialect.header)} cells as in the header, got {len(cells)}; mend the row or remove it"
-            )
-            raise DataError(source, problem + _line_of(source, dialect, done + number), row=done + number)
+            problem = f"expected {len(dialect.header)} cells as in the header, got {len(cells)}"
+            where = _line_of(source, dialect, done + number)
+            raise DataError(source, f"{problem}{where}; mend the row or remove it", row=done + number)
         for column, (name, place) in enumerate(zip(wanted, places, strict=True)):
             cell = cells[place].replace(",", ".") if dialect.decimal_comma else cells[place]
             found = _number(cell, gaps)
