@@ -72,9 +72,9 @@ def test_joints_without_names_are_numbered(tmp_path):
 
 @pytest.mark.parametrize("rows", [20, 7])
 def test_messages_of_other_joints_in_the_same_topic_are_passed_over(rows, tmp_path):
-    path = write_topics(tmp_path / "a", {"/joint_states": [*states(), GRIPPER]})
-    pieces = list(stream_log(path, rows=rows))
-    np.testing.assert_array_equal(np.concatenate([piece.q for piece in pieces]), DATA["q"])
+    for name, told in (("last", [*states(), GRIPPER]), ("first", [GRIPPER, *states()])):
+        pieces = list(stream_log(write_topics(tmp_path / name, {"/joint_states": told}), rows=rows))
+        np.testing.assert_array_equal(np.concatenate([piece.q for piece in pieces]), DATA["q"])
 
 
 @pytest.mark.parametrize(

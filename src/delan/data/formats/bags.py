@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ _STATE = "sensor_msgs/msg/JointState"
 _ARRAYS = ("std_msgs/msg/Float64MultiArray", "std_msgs/msg/Float32MultiArray")
 _PARTS = {"q": "position", "qd": "velocity", "tau": "effort"}
 """Where a joint state keeps our quantities."""
+_FIRST = 50
+"""States of a topic that are looked at to know its joints."""
 
 
 def is_bag(head: bytes) -> bool:
@@ -76,8 +79,10 @@ class _Bag:
             for connection, arrived, raw in self._reader.messages(chosen):
                 yield connection.topic, arrived, self._typestore.deserialize_cdr(raw, connection.msgtype)
 
-    def first(self, topic: str) -> Any:
-        return next((message for _, _, message in self.messages([topic])), None)
+    def widest(self, topic: str) -> Any:
+        """Of the first states of a topic, the one with the most joints: a gripper may publish where the arm does."""
+        states = (message for _, _, message in self.messages([topic]))
+        return max(islice(states, _FIRST), key=lambda one: len(one.position), default=None)
 
 
 @contextmanager
@@ -126,7 +131,7 @@ def read_bag(path: Path, mapped: Mapping[str, tuple[str, ...]], *, currents: boo
 
 def _plan(source: str, bag: _Bag, mapped: Mapping[str, str], currents: bool) -> _Plan:
     topic = _state_topic(source, bag, mapped)
-    first = bag.first(topic)
+    first = bag.widest(topic)
     if first is None or not len(first.position):
         raise DataError(source, f"topic {topic} holds no joint positions; expected {BAG_FORM}")
     dof = len(first.position)
@@ -169,7 +174,7 @@ def _state_topic(source: str, bag: _Bag, mapped: Mapping[str, str]) -> str:
 
 
 def _has_positions(bag: _Bag, topic: str) -> bool:
-    first = bag.first(topic)
+    first = bag.widest(topic)
     return first is not None and len(first.position) > 0
 
 
