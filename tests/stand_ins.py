@@ -20,9 +20,9 @@ from delan.models.rigid_body import RigidBody
 from delan.realtime.clocks import SteppedClock
 from delan.realtime.feed_forward import Direct
 from delan.realtime.learner import Candidate
+from delan.realtime.log import row_layout
 from delan.realtime.loop import run_loop
 from delan.realtime.recorder import Recorder
-from delan.realtime.stats import row_layout
 from delan.robots.gains import low_gains
 from delan.robots.mujoco_robot import MujocoRobot
 from delan.robots.robot import Robot

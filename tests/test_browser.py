@@ -21,7 +21,8 @@ from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 
 from delan.experiments.live_run import LiveSettings
-from delan.realtime.live import MODES, Audience, read_address
+from delan.realtime.addresses import read_address
+from delan.realtime.live import MODES, Audience
 from delan.view.runs import find, tell, wake
 
 from .stand_ins import recorded_letter

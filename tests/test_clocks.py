@@ -13,7 +13,7 @@ import pytest
 from delan.errors import SettingsError
 from delan.realtime import priority
 from delan.realtime.clocks import Clock, Deadlines, SteppedClock, Tick, WallClock
-from delan.realtime.feed_forward import workers_follow
+from delan.realtime.priority import workers_follow
 
 CLOCKS = {"wall": WallClock, "stepped": SteppedClock}
 

@@ -32,9 +32,8 @@ from delan.realtime.feed_forward import (
     Refresh,
     feed_forward_of,
     on_device,
-    workers_follow,
 )
-from delan.realtime.priority import raise_priority
+from delan.realtime.priority import raise_priority, workers_follow
 from delan.robots.arms import ARMS
 from delan.robots.gains import LOW_GAINS, gains_within, low_gains
 from delan.robots.two_link import TWO_LINK, letter_motion

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from delan.experiments.live_run import LiveSettings
+from delan.realtime.addresses import read_address
 from delan.realtime.early_end import ended_early
-from delan.realtime.live import MODES, Audience, read_address
+from delan.realtime.live import MODES, Audience
 from delan.view.runs import find, tell, wake
 
 PATIENCE = 120.0

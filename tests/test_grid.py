@@ -17,7 +17,8 @@ import pytest
 from delan.errors import SettingsError
 from delan.experiments import grid
 from delan.experiments.cells import Cell
-from delan.experiments.grid import Backend, GridProgress, Outcome, Store, Stored, code_version, run_grid
+from delan.experiments.grid import Backend, GridProgress, Outcome, run_grid
+from delan.experiments.store import Store, Stored, code_version
 from delan.experiments.workers import LocalPool
 
 from . import toy_cells

@@ -15,16 +15,17 @@ from delan.experiments.live_host import KICK_SECONDS, Choice, Host, ProddedRobot
 from delan.experiments.live_run import LiveSettings, begin
 from delan.learning.online import OnlineSettings
 from delan.realtime import live
+from delan.realtime.addresses import WatchError, address_folder, announce, read_address, running
 from delan.realtime.channels import ChannelError, Latest, Stream
 from delan.realtime.clocks import SteppedClock
 from delan.realtime.feed_forward import Compiled, NoFeedForward, on_device
 from delan.realtime.gate import Gate
 from delan.realtime.learner import ProcessLearner, Task
-from delan.realtime.live import MODES, Audience, Broadcast, Orders, WatchError, announce, read_address, running
+from delan.realtime.live import MODES, Audience, Broadcast, Orders
+from delan.realtime.log import row_layout
 from delan.realtime.loop import LoopSettings, run_loop
 from delan.realtime.plan import plan
 from delan.realtime.recorder import Recorder
-from delan.realtime.stats import row_layout
 from delan.robots.gains import low_gains
 from delan.robots.mujoco_robot import Mannequin, MujocoRobot
 from delan.robots.two_link import TWO_LINK, letter_motion, pen_position
@@ -145,15 +146,15 @@ def test_a_run_can_wait_for_those_who_look():
 def test_runs_are_found_and_what_dead_ones_left_is_cleared_away():
     assert running() == []
     broadcast, address = begin(LiveSettings())
-    here = live.address_folder() / f"{os.getpid()}.json"
+    here = address_folder() / f"{os.getpid()}.json"
     announce(address, here)
-    gone = live.address_folder() / "4194304.json"
+    gone = address_folder() / "4194304.json"
     announce(live.Address(**{**address.__dict__, "pid": 4194304}), gone)
-    (live.address_folder() / "junk.json").write_text("{")
+    (address_folder() / "junk.json").write_text("{")
     assert [(one.pid, one.rows, one.models) for one in running()] == [(os.getpid(), address.rows, address.models)]
     assert not gone.exists()
     with pytest.raises(WatchError, match="is no address of a run"):
-        read_address(live.address_folder() / "junk.json")
+        read_address(address_folder() / "junk.json")
     broadcast.close()
     with pytest.raises(WatchError, match="cannot be watched"):
         Audience(address)
@@ -161,14 +162,14 @@ def test_runs_are_found_and_what_dead_ones_left_is_cleared_away():
 
 def test_a_run_that_ends_while_it_is_looked_at_is_no_error():
     broadcast, address = begin(LiveSettings())
-    here = live.address_folder() / f"{os.getpid()}.json"
+    here = address_folder() / f"{os.getpid()}.json"
     announce(address, here)
     audience = Audience(address)
     here.write_text("{")  # read while it is taken away
     assert audience.weights("delan") is None
     announce(address.with_weights({"delan": "gone"}), here)
     assert audience.weights("delan") is None
-    (live.address_folder() / "gone.json").symlink_to("nowhere")  # listed, and not there any more
+    (address_folder() / "gone.json").symlink_to("nowhere")  # listed, and not there any more
     assert [one.pid for one in running()] == [os.getpid()]
     audience.close()
     broadcast.close()
@@ -176,7 +177,7 @@ def test_a_run_that_ends_while_it_is_looked_at_is_no_error():
 
 def test_learned_models_can_be_seen_as_soon_as_they_are_told():
     broadcast, address = begin(LiveSettings())
-    here = live.address_folder() / f"{address.pid}.json"
+    here = address_folder() / f"{address.pid}.json"
     announce(address, here)
     with Latest(3) as weights:
         audience = Audience(address)
@@ -205,14 +206,14 @@ def test_a_run_of_somebody_else_is_left_and_his_folder_not_used(monkeypatch):
         raise PermissionError(1, "Operation not permitted")
 
     broadcast, address = begin(LiveSettings())
-    here = live.address_folder() / f"{address.pid}.json"
+    here = address_folder() / f"{address.pid}.json"
     announce(address, here)
     monkeypatch.setattr(os, "kill", forbidden)
     assert [one.pid for one in running()] == [address.pid]
     assert here.exists()
     monkeypatch.setattr(os, "getuid", lambda: here.stat().st_uid + 1)
     with pytest.raises(WatchError, match="belongs to somebody else; set XDG_RUNTIME_DIR to a folder of your own"):
-        live.address_folder()
+        address_folder()
     broadcast.close()
 
 

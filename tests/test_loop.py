@@ -29,10 +29,11 @@ from delan.realtime.feed_forward import Compiled, Direct, FeedForward, Gravity, 
 from delan.realtime.gate import Gate, GateSettings, Window
 from delan.realtime.guard import GuardSettings
 from delan.realtime.learner import Learner
+from delan.realtime.log import row_layout
 from delan.realtime.loop import LoopSettings, run_loop
 from delan.realtime.plan import plan
 from delan.realtime.recorder import Recorder
-from delan.realtime.stats import LoopResult, Progress, row_layout
+from delan.realtime.stats import LoopResult, Progress
 from delan.robots.arms import ARMS
 from delan.robots.gains import LOW_GAINS, low_gains
 from delan.robots.mujoco_robot import MujocoRobot

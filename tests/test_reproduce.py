@@ -19,9 +19,10 @@ from delan.drawing import drawing
 from delan.errors import SettingsError
 from delan.experiments import catalogue
 from delan.experiments.cells import Cell, Drawn, Experiment, Results, Size
-from delan.experiments.grid import GridProgress, Outcome, Store, Stored
+from delan.experiments.grid import GridProgress, Outcome
 from delan.experiments.reproduce import Estimate, ReproduceSettings, Reproduction, estimate, reproduce
 from delan.experiments.statistics import bootstrap_interval, pooled, spread
+from delan.experiments.store import Store, Stored
 from delan.experiments.workers import Backend
 from delan.interfaces import reproduce as interface
 from delan.interfaces.cli import app

@@ -26,9 +26,10 @@ from delan.interfaces.cli import app
 from delan.interfaces.view import ROBOTS
 from delan.joints import Joints
 from delan.models.rigid_body import RigidBody
-from delan.realtime.live import MODES, Audience, Counts, WatchError
+from delan.realtime.addresses import WatchError
+from delan.realtime.live import MODES, Audience, Counts
+from delan.realtime.log import row_layout
 from delan.realtime.plan import plan
-from delan.realtime.stats import row_layout
 from delan.report.clip import ClipSettings, Take, encoder, pictures, write_clip
 from delan.robots.arms import ARMS, arm_named
 from delan.robots.two_link import TWO_LINK, letter_motion

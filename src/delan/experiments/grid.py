@@ -4,20 +4,16 @@ A cell is computed in a worker with one thread, so that N cells on N cores do no
 how many there are: a cell gives the same bits in a local process, on Dask and on Ray (on processors of one kind).
 """
 
-import hashlib
 import json
 import os
 import platform
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
-from functools import cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -25,82 +21,13 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from ..errors import SettingsError
-from ..storage import write_whole
+from .answers import Call, Lost, answers_to
 from .cells import Cell, Result
-from .workers import Backend, Call, Lost, answers_to, pool_of
+from .store import Store, Stored, code_version
+from .workers import Backend, pool_of
 
-ROOT = Path(__file__).parents[1]
-WITHOUT_INFLUENCE = ("report", "interfaces", "view", "drawing.py")
-"""Rooms that compute nothing: a change there leaves stored cells good."""
 LIBRARIES = ("delan", "jax", "jaxlib", "numpy", "scipy", "mujoco", "pin")
 TRACEBACK_FRAMES = 3
-
-
-@cache
-def code_version(root: Path = ROOT) -> str:
-    """A short name of the sources that a cell's numbers can depend on; it changes with any of them."""
-    digest = hashlib.sha256()
-    sources = (path for path in root.rglob("*") if path.suffix in (".py", ".c"))
-    for path in sorted(sources, key=lambda path: path.relative_to(root).as_posix()):
-        relative = path.relative_to(root)
-        if relative.parts[0] not in WITHOUT_INFLUENCE:
-            text = path.read_text(encoding="utf-8")  # the same on a system that ends its lines otherwise
-            digest.update(f"{relative.as_posix()}\0{text}\0".encode())
-    return digest.hexdigest()[:16]
-
-
-class Stored(NamedTuple):
-    """A finished cell: what it gave, by which code, in how many seconds, with which versions of what it stands on."""
-
-    cell: Cell
-    result: Result
-    code: str
-    seconds: float
-    versions: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class Store:
-    """A folder with one JSON file for each finished cell, `<experiment>/<key>.json`.
-
-    Numbers come back as the same bits. What is not finite is written as Python writes it, `NaN` and `Infinity`: a cell
-    that diverged is a result like any other, and null would not tell the one from the other. A file that is damaged
-    counts as not there, and the cell that is computed again takes its place.
-
-    Attributes:
-        code: what computes the cells now; those that other code computed are not taken.
-    """
-
-    folder: Path
-    code: str = field(default_factory=code_version)
-
-    def path(self, cell: Cell) -> Path:
-        return self.folder / cell.experiment / f"{cell.key}.json"
-
-    def get(self, cell: Cell, *, any_code: bool = False) -> Stored | None:
-        """What is stored of the cell; None if there is nothing, or if it came of other code and that matters."""
-        try:
-            fields = json.loads(self.path(cell).read_text(encoding="utf-8"))
-            stored = Stored(cell, fields["result"], fields["code"], float(fields["seconds"]), fields["versions"])
-            whole = fields["cell"] == cell.as_dict() and isinstance(stored.result, dict)
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            return None
-        return stored if whole and (any_code or stored.code == self.code) else None
-
-    def put(self, stored: Stored) -> None:
-        """Keep a finished cell, in place of what there was of it."""
-        self.make_room(stored.cell.experiment)
-        text = json.dumps({**stored._asdict(), "cell": stored.cell.as_dict()}, indent=1)
-        write_whole(self.path(stored.cell), lambda file: file.write(text.encode()))
-
-    def make_room(self, experiment: str) -> None:
-        try:
-            (self.folder / experiment).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            problem = (
-                f"{self.folder}: results cannot be kept there ({error.strerror}); give a folder that can be written"
-            )
-            raise SettingsError(problem) from None
 
 
 class Outcome(NamedTuple):

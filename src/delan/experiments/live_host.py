@@ -23,11 +23,12 @@ from ..realtime.feed_forward import Compiled, FeedForward
 from ..realtime.gate import Gate
 from ..realtime.learner import ProcessLearner, Task
 from ..realtime.live import LEARNING, MODES, Broadcast, Counts, Orders
+from ..realtime.log import row_layout
 from ..realtime.loop import LoopSettings, run_loop
 from ..realtime.plan import Plan
 from ..realtime.priority import kept_awake, raise_priority
 from ..realtime.recorder import Recorder, loss_told
-from ..realtime.stats import LoopResult, row_layout
+from ..realtime.stats import LoopResult
 from ..robots.gains import low_gains
 from ..robots.mujoco_robot import MujocoRobot
 from ..robots.robot import safe_torque

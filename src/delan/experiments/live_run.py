@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import SettingsError
+from ..realtime.addresses import Address, address_folder, announce
 from ..realtime.early_end import ended_early
-from ..realtime.live import MODES, Address, Broadcast, Orders, address_folder, announce
+from ..realtime.live import MODES, Broadcast, Orders
 from ..realtime.priority import keep_to
 from ..robots.arms import arm_named
 

@@ -28,10 +28,11 @@ from ..realtime.clocks import SteppedClock, WallClock
 from ..realtime.feed_forward import Compiled, Direct, FeedForward, Gravity, NoFeedForward
 from ..realtime.learner import ProcessLearner, SteppedLearner, Task
 from ..realtime.live import Onlooker
+from ..realtime.log import row_layout
 from ..realtime.loop import LoopSettings, run_loop
 from ..realtime.priority import Granted, kept_awake, raise_priority
 from ..realtime.recorder import Recorder
-from ..realtime.stats import LoopResult, Progress, Tracking, finite, row_layout
+from ..realtime.stats import LoopResult, Progress, Tracking, finite
 from ..robots.arms import arm_named
 from ..robots.barrett_wam import WAM4_ANALYTIC, WAM7_ANALYTIC
 from ..robots.cable_drive import CableDrivenRobot

@@ -12,7 +12,8 @@ import joblib
 
 from ..errors import SettingsError
 from .cells import Cell, Claim, Drawn, Experiment, Result, Results, Size
-from .grid import GridProgress, Outcome, Store, Stored, run_grid
+from .grid import GridProgress, Outcome, run_grid
+from .store import Store, Stored
 from .workers import Backend
 
 

@@ -13,7 +13,8 @@ import typer
 
 from .. import storage
 from ..experiments.online import OnlineOutcome, OnlineRun
-from ..realtime.live import MODES, Address, Broadcast, Onlooker, Orders, address_folder, announce
+from ..realtime.addresses import Address, address_folder, announce
+from ..realtime.live import MODES, Broadcast, Onlooker, Orders
 from ..realtime.recorder import loss_told
 from ..realtime.stats import Progress
 from ..report.online import draw_tracking, draw_written

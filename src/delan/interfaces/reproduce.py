@@ -18,8 +18,9 @@ from rich.table import Table
 from ..errors import SettingsError
 from ..experiments import catalogue, offline_cosines, published_data
 from ..experiments.cells import Size, SizeName
-from ..experiments.grid import GridProgress, Store
+from ..experiments.grid import GridProgress
 from ..experiments.reproduce import Estimate, ReproduceSettings, Reproduction, choose, estimate, reproduce
+from ..experiments.store import Store
 from ..experiments.workers import Backend
 from ..report.reproduction import MARKS, Written, time_in_words, write_reproduction
 

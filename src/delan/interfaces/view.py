@@ -16,7 +16,7 @@ import numpy as np
 import typer
 
 from ..errors import SettingsError, installing
-from ..realtime.live import Address, running
+from ..realtime.addresses import Address, running
 from ..realtime.priority import leave_core
 
 ROBOTS = ("two-link", "wam4", "wam7")

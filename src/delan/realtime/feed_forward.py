@@ -1,11 +1,7 @@
 """The torque that a model expects along the wanted motion, begun in one period and there in a later one."""
 
 import math
-import os
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
@@ -289,33 +285,3 @@ def on_device(weights: Numbers) -> Float[Array, " numbers"]:
     """Numbers where compiled functions find them without another copy."""
     with jax.enable_x64(True):
         return jax.device_put(np.array(weights, dtype=float))
-
-
-@contextmanager
-def workers_follow() -> Iterator[None]:
-    """Where the calling thread runs before all ordinary ones, let the other threads of its process come right after it.
-
-    They compute what it began, and as ordinary threads beside busy processes they would often be late.
-    """
-    if sys.platform != "linux" or os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK != os.SCHED_FIFO:
-        yield
-        return
-    level = max(1, os.sched_getparam(0).sched_priority // 2)
-    others = [int(name) for name in os.listdir("/proc/self/task") if int(name) != threading.get_native_id()]
-    before = {thread: _scheduled(thread, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, level) for thread in others}
-    try:
-        yield
-    finally:
-        for thread, policy in before.items():
-            if policy is not None and policy & ~os.SCHED_RESET_ON_FORK == os.SCHED_OTHER:
-                _scheduled(thread, os.SCHED_OTHER, 0)
-
-
-def _scheduled(thread: int, policy: int, level: int) -> int | None:
-    """The policy that a thread had before it got another; None if it has ended, or may not get it."""
-    try:
-        before = os.sched_getscheduler(thread)
-        os.sched_setscheduler(thread, policy, os.sched_param(level))
-        return before
-    except OSError:
-        return None

@@ -1,22 +1,16 @@
 """A window into a running loop: rows out and orders in, through shared memory; those who watch cannot hold it up."""
 
-import json
-import os
-import tempfile
 import threading
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
 
-from ..errors import DelanError
+from .addresses import Address, WatchError, address_folder, is_alive, read_address
 from .channels import ChannelError, Latest, Layout, Stream
+from .log import row_layout
 from .plan import Plan
-from .stats import row_layout
 
 RING_SECONDS = 60.0
 """How much of the past somebody who comes late can still see [s]."""
@@ -29,10 +23,6 @@ PHASES = ("preparing", "ready", "running", "paused", "stopped")
 MODES = ("wait", "run", "pause", "stop")
 LEARNING = ("loss", "error", "samples", "steps")
 """What a learner tells of itself: the loss of its last step, its nMSE on samples never trained on, and counts."""
-
-
-class WatchError(DelanError):
-    """There is no run to watch, or it cannot be reached."""
 
 
 class Orders(NamedTuple):
@@ -75,34 +65,6 @@ class Standing(NamedTuple):
 def live_layout(dof: int) -> Layout:
     """What the loop shows of every period: what it writes down, how late it began [s], and counts since the start."""
     return Layout.of(**row_layout(dof).sizes, lateness=1, missed=1, late=1, refused=1, learner=len(LEARNING))
-
-
-@dataclass(frozen=True)
-class Address:
-    """Where a run can be watched: names of its channels, and what is drawn. Plain, written as JSON.
-
-    Attributes:
-        models, references: what the run can be told to use; empty if it takes no orders but to stop.
-        weights: for each learned model, the channel of its numbers.
-        settings: of the run, to build its models anew.
-    """
-
-    pid: int
-    robot: str
-    dof: int
-    dt: float
-    rows: str
-    ahead: str
-    orders: str
-    standing: str
-    models: tuple[str, ...]
-    references: tuple[str, ...]
-    weights: Mapping[str, str]
-    settings: Mapping[str, Any]
-
-    def with_weights(self, weights: Mapping[str, str]) -> "Address":
-        """The same, when the learned models can be seen, too."""
-        return replace(self, weights=dict(weights))
 
 
 @runtime_checkable
@@ -209,7 +171,7 @@ class Audience:
     @property
     def alive(self) -> bool:
         """Whether the process of the run is there."""
-        return _alive(self.address.pid)
+        return is_alive(self.address.pid)
 
     def rows(self) -> Float[np.ndarray, "time width"]:
         """What happened since the last call; at the first call all that is still there."""
@@ -259,66 +221,3 @@ class Audience:
     def close(self) -> None:
         for channel in (self._rows, self._ahead, self._standing, self._orders, *self._weights.values()):
             channel.close()
-
-
-def address_folder() -> Path:
-    """Where runs leave their addresses: readable by their user alone."""
-    root = os.environ.get("XDG_RUNTIME_DIR")
-    folder = Path(root) / "delan" if root else Path(tempfile.gettempdir()) / f"delan-{os.getuid()}"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():
-        raise WatchError(f"{folder} belongs to somebody else; set XDG_RUNTIME_DIR to a folder of your own")
-    return folder
-
-
-def announce(address: Address, path: Path) -> None:
-    """Write an address, whole or not at all."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    aside.write_text(json.dumps(asdict(address)))
-    aside.replace(path)
-
-
-def read_address(path: Path) -> Address:
-    try:
-        content = json.loads(path.read_text())
-        known = {field.name for field in fields(Address)}
-        content = {name: tuple(one) if isinstance(one, list) else one for name, one in content.items() if name in known}
-        return Address(**content)
-    except (OSError, ValueError, TypeError) as error:
-        raise WatchError(f"{path}: is no address of a run ({error})") from None
-
-
-def running() -> list[Address]:
-    """The runs of this user that can be watched, the newest last; what ended runs left is cleared away."""
-    found = []
-    for path in sorted(address_folder().glob("*.json"), key=_written):
-        try:
-            address = read_address(path)
-        except WatchError:
-            continue
-        if _alive(address.pid):
-            found.append(address)
-        else:
-            path.unlink(missing_ok=True)
-    return found
-
-
-def _written(path: Path) -> float:
-    """When a file was written [s]; 0 if it is gone, as a run that ends takes its address away."""
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    try:  # a child that ended and was not asked for yet is no run
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return True

@@ -18,16 +18,17 @@ from ..errors import SettingsError
 from ..joints import JointState, JointTarget, Trajectory
 from ..robots.robot import Robot
 from .clocks import Clock, Deadlines, SteppedClock, Tick
-from .feed_forward import Compiled, FeedForward, Refresh, workers_follow
+from .feed_forward import Compiled, FeedForward, Refresh
 from .gate import Gate, GateSettings
 from .guard import Guard, GuardSettings
 from .intake import Intake
 from .learner import Learner
 from .live import Counts, Onlooker
+from .log import Log
 from .plan import Plan, plan
-from .priority import no_garbage_collection
+from .priority import no_garbage_collection, workers_follow
 from .recorder import Recorder
-from .stats import Ending, Log, LoopResult, LoopStats, Progress
+from .stats import Ending, LoopResult, LoopStats, Progress
 
 Vector = Float[np.ndarray, " dof"]
 

@@ -8,7 +8,8 @@ from contextlib import suppress
 from typing import Any
 
 from ..experiments.live_run import NAMES
-from ..realtime.live import MODES, Address, Audience
+from ..realtime.addresses import Address
+from ..realtime.live import MODES, Audience
 from .controls import Controls
 from .curves import SECONDS, standstill
 from .page import Page, at_pace, error_text

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ..realtime.live import Address, WatchError, address_folder, read_address
+from ..realtime.addresses import Address, WatchError, address_folder, read_address
 
 START_SECONDS = 60.0
 """How long a run may take to leave its address [s]."""

@@ -11,7 +11,8 @@ from jaxtyping import Float
 from ..data.recording_file import read_rows
 from ..errors import DataError
 from ..joints import Joints
-from ..realtime.live import Address, Audience, WatchError
+from ..realtime.addresses import Address, WatchError
+from ..realtime.live import Audience
 from ..robots.arms import ARMS, arm_named
 from ..robots.description import Arm
 
