@@ -328,7 +328,6 @@ def test_an_unknown_trajectory_is_refused():
         ({"trajectory": np.zeros(7, int)}, r"column trajectory: expected one label a time stamp, shape \(300,\), got"),
         ({"qdd": np.zeros((300, 2))}, r"column qdd: expected shape \(time, dof\) = \(300, 1\), got \(300, 2\)"),
         ({"truth": {"magnetic": np.zeros((300, 1))}}, "unknown torque component 'magnetic'; known: inertial, coriolis"),
-        ({"counted": np.ones(2, bool)}, r"counted has shape \(2,\); expected \(300,\)"),
     ],
 )
 @pytest.mark.usefixtures("as_shipped")

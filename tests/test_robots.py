@@ -469,7 +469,7 @@ def test_a_urdf_may_leave_an_effort_unlimited_but_not_undefined(tmp_path):
     (tmp_path / "arm.urdf").write_text(TWO_LINK.urdf().replace(effort, 'effort="0"', 1))
     assert from_urdf(tmp_path / "arm.urdf").robot.limits.torque[0] == np.inf
     (tmp_path / "arm.urdf").write_text(TWO_LINK.urdf().replace(effort, 'effort="nan"', 1))
-    with pytest.raises(SettingsError, match="a torque limit above zero, ∞ for none; that of joint 0 is nan"):
+    with pytest.raises(RobotError, match=r"arm\.urdf: .*a torque limit above zero, ∞ for none; that of joint 0 is nan"):
         from_urdf(tmp_path / "arm.urdf")
 
 
