@@ -32,7 +32,7 @@ class IdentifySettings:
     """How to identify.
 
     Attributes:
-        friction: which terms of an `Actuator` each motor has; stops begin relaxed in each trajectory.
+        friction: which terms of an `Actuator` each motor has; stops begin relaxed where time does not run on.
         pairs, radii, width, stribeck_speed: see `ActuatorSettings`; they are taken as known, not searched for.
         armature: whether each joint has a rotor inertia of its own to find.
         physical: keep every link possible, and friction (but for its offset) and rotors from being negative.

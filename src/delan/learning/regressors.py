@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Float, Int
@@ -142,26 +141,11 @@ def _force_and_momentum(
     return body.regressor_rows(q, qd, rest) - change, momentum(q)
 
 
-_follow = eqx.filter_jit(Actuator.follow)
-
-
 def _parts(dataset: Dataset, head: Actuator) -> Iterator[tuple[Dataset, np.ndarray | None]]:
     """The samples in chunks, one trajectory after the other, with what stop operators remember at each of them."""
-    if dataset.counted is not None:
-        samples, memory = dataset.samples, remembered(head, dataset)
-        for first in range(0, len(samples), CHUNK):
-            chosen = slice(first, first + CHUNK)
-            yield samples.rows(chosen), None if memory is None else memory[chosen]
-        return
-    order = np.argsort(dataset.trajectory, kind="stable")
-    starts = np.diff(dataset.trajectory[order], prepend=dataset.trajectory[order[0]]) != 0
-    state = head.init(dataset.q[order[0]])
-    for first in range(0, len(dataset), CHUNK):
+    if dataset.counted is None:  # rows of several trajectories may be mixed
+        dataset = dataset.rows(np.argsort(dataset.trajectory, kind="stable"))
+    samples, memory = dataset.samples, remembered(head, dataset)
+    for first in range(0, len(samples), CHUNK):
         chosen = slice(first, first + CHUNK)
-        part = dataset.rows(order[chosen])
-        if not head.settings.stops:
-            yield part, None
-            continue
-        with jax.enable_x64(True):
-            state, memory = _follow(head, state, part.q, starts[chosen])
-        yield part, np.asarray(memory)
+        yield samples.rows(chosen), None if memory is None else memory[chosen]
