@@ -39,7 +39,7 @@ MOST_DOTS, BINS = 1500, 24
 
 
 @dataclass(frozen=True, eq=False)
-class Foretold:
+class Predicted:
     """Unseen samples and what a model says of them: the torque, its parts if it knows them, and half the band."""
 
     samples: Dataset
@@ -49,18 +49,18 @@ class Foretold:
 
     @property
     def residual(self) -> Float[np.ndarray, "time dof"]:
-        """Measured minus foretold [N m or N]."""
+        """Measured minus predicted [N m or N]."""
         return self.samples.tau - self.torque
 
-    def rows(self, chosen: Any) -> "Foretold":
+    def rows(self, chosen: Any) -> "Predicted":
         parts = None if self.parts is None else TorqueComponents(*(part[chosen] for part in self.parts))
         band = None if self.band is None else self.band[chosen]
         return replace(self, samples=self.samples.rows(chosen), torque=self.torque[chosen], parts=parts, band=band)
 
 
-def foretold(
+def predicted(
     model: InverseDynamics, dataset: Dataset, *, parts: bool = False, trusted: TrustedModel | None = None
-) -> Foretold:
+) -> Predicted:
     """What a model says of every sample of a dataset."""
     one, memory = dataset.samples, memory_of(model, dataset)
     with jax.enable_x64(True):
@@ -69,7 +69,7 @@ def foretold(
         known = parts and isinstance(model, DynamicsModel)
         found = predict(model, "components", *motions, memory=memory) if known else None
         band = None if trusted is None else predict(trusted, "torque_band", *motions, memory=memory)
-    return Foretold(one, torque, found, band)
+    return Predicted(one, torque, found, band)
 
 
 def window(samples: Dataset) -> Int[np.ndarray, " rows"]:
@@ -81,8 +81,8 @@ def window(samples: Dataset) -> Int[np.ndarray, " rows"]:
     return inside[:: max(1, -(-len(inside) // WINDOW_ROWS))]
 
 
-def draw_traces(told: Foretold) -> Figure:
-    """Measured and foretold torque of every joint over some seconds, with the band if there is one."""
+def draw_traces(told: Predicted) -> Figure:
+    """Measured and predicted torque of every joint over some seconds, with the band if there is one."""
     one = told.samples
     clock = one.t - one.t[0]
     with drawing(*_size(one.dof)) as figure:
@@ -97,8 +97,8 @@ def draw_traces(told: Foretold) -> Figure:
     return figure
 
 
-def draw_parts(told: Foretold) -> Figure:
-    """The parts of the foretold torque over the same seconds."""
+def draw_parts(told: Predicted) -> Figure:
+    """The parts of the predicted torque over the same seconds."""
     assert told.parts is not None
     clock = told.samples.t - told.samples.t[0]
     with drawing(*_size(told.samples.dof)) as figure:
@@ -151,7 +151,7 @@ def spread_rows(count: int, most: int = MOST_DOTS) -> Int[np.ndarray, " rows"]:
     return np.unique(np.linspace(0, count - 1, min(most, count)).astype(int))
 
 
-def draw_residuals(told: Foretold) -> Figure:
+def draw_residuals(told: Predicted) -> Figure:
     """What the model leaves over, of each joint a row, against position, velocity and time."""
     one, residual = told.samples, told.residual
     chosen = spread_rows(len(one))

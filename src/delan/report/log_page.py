@@ -22,7 +22,7 @@ from ..learning.intervals import nmse_interval, time_blocks
 from ..models.dynamics import DynamicsModel
 from ..storage import write_whole
 from .law_figures import draw_friction, draw_workspace
-from .log_figures import Foretold, draw_cutoffs, draw_parts, draw_residuals, draw_traces, force_unit, foretold, window
+from .log_figures import Predicted, draw_cutoffs, draw_parts, draw_residuals, draw_traces, force_unit, predicted, window
 from .log_report import NAMES, LogReport, more_data, verdict
 
 REM_PER_INCH = 6.2
@@ -35,7 +35,7 @@ CAPTIONS = {
     "what is left of the measured torque on {where} when the torque of the links is taken off.",
     "workspace": "Each column sweeps one joint over its range in the log, the others at their median. Above: the "
     "diagonal of the inertia matrix; below: the torque that gravity takes. A line for each joint that feels it.",
-    "residuals": "Measured minus foretold torque on {where}, a row for each joint. The orange line is the running "
+    "residuals": "Measured minus predicted torque on {where}, a row for each joint. The orange line is the running "
     "median: where it leaves zero, the model misses a law, and more of the same motion will not mend it.",
     "cutoffs": "What a short fit at each cut-off was worth on the validation motion, judged by the torques of the "
     "widest filter: to the left motion is lost, to the right noise comes in.",
@@ -52,7 +52,7 @@ def write_page(page: LogReport, path: Path) -> None:
 def page_of(report: LogReport) -> str:
     """The page as text; everything it shows stands inside of it."""
     environment = Environment(loader=PackageLoader("delan.report"), autoescape=True, undefined=StrictUndefined)
-    told = foretold(report.shown(report.chosen, report.unseen), report.unseen, parts=True, trusted=report.trusted)
+    told = predicted(report.shown(report.chosen, report.unseen), report.unseen, parts=True, trusted=report.trusted)
     sentence = verdict(report)
     serious = [_finding(one) for one in report.findings if one.severity != "note"]
     return environment.get_template("log.html").render(
@@ -109,7 +109,7 @@ def _notices(report: LogReport) -> Iterator[str]:
 
 
 def _forward(report: LogReport) -> str:
-    """How well the chosen model foretells accelerations, in a sentence; nothing of one that cannot."""
+    """How well the chosen model predicts accelerations, in a sentence; nothing of one that cannot."""
     scores = report.test_scores.get(report.chosen.name, report.chosen.validation).acceleration
     if scores is None or not np.isfinite(scores.nmse).any():  # of a motion without accelerations there are none
         return ""
@@ -149,7 +149,7 @@ def _table(report: LogReport, caption: str, dataset: Dataset, scores: Mapping[st
     blocks, columns = time_blocks(dataset), []
     entries = [entry for entry in report.fit.entries if entry.name in scores]
     for entry in entries:
-        torque, told = scores[entry.name].torque, foretold(report.shown(entry, dataset), dataset)
+        torque, told = scores[entry.name].torque, predicted(report.shown(entry, dataset), dataset)
         sure = nmse_interval(told.residual, told.samples.tau, blocks, key)
         ends = [(sure.mean_low, sure.mean_high), *zip(sure.low, sure.high, strict=True)]
         columns.append(
@@ -187,7 +187,7 @@ def _number(value: float) -> str:
     return f"{value:.1e}".replace("e-0", "e-") if 0 < abs(value) < 1e-3 else f"{value:.2g}"
 
 
-def _figures(report: LogReport, told: Foretold) -> dict[str, Row | None]:
+def _figures(report: LogReport, told: Predicted) -> dict[str, Row | None]:
     """Each figure with its caption; None where there is nothing to draw."""
     drawn = _drawn(report, told)
     return {
@@ -202,7 +202,7 @@ def _figures(report: LogReport, told: Foretold) -> dict[str, Row | None]:
     }
 
 
-def _drawn(report: LogReport, told: Foretold) -> dict[str, Any]:
+def _drawn(report: LogReport, told: Predicted) -> dict[str, Any]:
     model, fit, near = report.chosen.deployed, report.fit, told.rows(window(told.samples))
     trials, cutoff = fit.preparation.trials, fit.preparation.settings.cutoff
     return {
@@ -282,7 +282,7 @@ def _no_selection(report: LogReport) -> str:
     )
 
 
-def _coverage(report: LogReport, told: Foretold) -> Iterator[Row]:
+def _coverage(report: LogReport, told: Predicted) -> Iterator[Row]:
     if report.coverage is None or told.band is None:
         return
     joints = told.samples.joints
