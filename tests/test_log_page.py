@@ -17,7 +17,7 @@ from delan.learning.intervals import nmse_interval, time_blocks
 from delan.learning.log_fit import LogFit
 from delan.learning.uncertainty import coverage, trust
 from delan.report.law_figures import draw_friction, draw_workspace, friction_curve, friction_of
-from delan.report.log_figures import draw_residuals, draw_traces, foretold, window
+from delan.report.log_figures import draw_residuals, draw_traces, predicted, window
 from delan.report.log_page import page_of, write_page
 from delan.report.log_report import LogReport, verdict
 from delan.robots.two_link import TWO_LINK
@@ -160,7 +160,7 @@ def test_the_friction_curve_is_the_friction(two_link):
 
 
 def test_figures_show_units_and_all_joints(two_link):
-    told = foretold(two_link.best.model, two_link.validation, parts=True)
+    told = predicted(two_link.best.model, two_link.validation, parts=True)
     assert told.parts is not None
     np.testing.assert_allclose(told.parts.total, told.torque, atol=1e-9)
     near = told.rows(window(told.samples))
@@ -176,7 +176,7 @@ def test_figures_show_units_and_all_joints(two_link):
 
 def test_dots_of_friction_are_in_the_legend_and_joints_look_different(two_link):
     model = two_link.best.model
-    told = foretold(model, two_link.validation, parts=True)
+    told = predicted(model, two_link.validation, parts=True)
     friction = draw_friction(model, told)
     assert friction is not None
     assert [text.get_text() for text in friction.legends[0].get_texts()] == [

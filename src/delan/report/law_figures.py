@@ -16,7 +16,7 @@ from ..models.actuated import ActuatedModel
 from ..models.actuator import Actuator
 from ..models.dynamics import DynamicsModel, InverseDynamics
 from ..models.rigid_body import RigidBody
-from .log_figures import WIDTH, Foretold, dots, force_unit, length_unit, plain_numbers, spread_rows
+from .log_figures import WIDTH, Predicted, dots, force_unit, length_unit, plain_numbers, spread_rows
 
 SPEEDS, PLACES = 241, 41
 """Points of a friction curve and of a sweep over a joint's range."""
@@ -29,7 +29,7 @@ def friction_of(model: InverseDynamics) -> Actuator | None:
     return model.friction if isinstance(model, RigidBody) else None
 
 
-def draw_friction(model: InverseDynamics, told: Foretold) -> Figure | None:
+def draw_friction(model: InverseDynamics, told: Predicted) -> Figure | None:
     """Friction of each joint against its speed; dots: what the links leave of the measured torque. None without it."""
     friction = friction_of(model)
     if friction is None or told.parts is None:
