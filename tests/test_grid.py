@@ -11,13 +11,14 @@ from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
 
 from delan.errors import SettingsError
 from delan.experiments import grid
 from delan.experiments.cells import Cell
-from delan.experiments.grid import Backend, GridProgress, Outcome, run_grid
+from delan.experiments.grid import Backend, GridProgress, Outcome, forget_programs, run_grid
 from delan.experiments.store import Store, Stored, code_version
 from delan.experiments.workers import LocalPool
 
@@ -358,3 +359,13 @@ def test_a_backend_that_cannot_be_is_refused(fields, message):
 def test_work_that_no_worker_can_import_is_refused(tmp_path, store):
     with pytest.raises(SettingsError, match=r"workers cannot import .*<lambda>; give a function at the top"):
         run_grid([cell(tmp_path)], lambda one: {}, store)
+
+
+def test_a_worker_forgets_programs_before_linux_ends_it():
+    square: Any = jax.jit(lambda x: x * x)
+    square(2.0)
+    forget_programs()
+    assert square._cache_size() == 1
+    forget_programs(most=0)
+    assert square._cache_size() == 0
+    assert square(3.0) == 9.0

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -28,6 +29,8 @@ from .workers import Backend, pool_of
 
 LIBRARIES = ("delan", "jax", "jaxlib", "numpy", "scipy", "mujoco", "pin")
 TRACEBACK_FRAMES = 3
+MOST_MAPS = 40_000
+"""Pieces of memory that a worker maps before it forgets compiled programs; Linux ends it beyond 65,530."""
 
 
 class Outcome(NamedTuple):
@@ -128,6 +131,7 @@ def _compute(name: str, cell: Cell, code: str | None) -> _Answer:
     A worker that runs other code than `code` computes nothing; for None it may run any.
     """
     limit_threads()
+    forget_programs()
     began, text, error = time.perf_counter(), None, None
     try:
         if code not in (None, code_version()):
@@ -145,6 +149,13 @@ def _compute(name: str, cell: Cell, code: str | None) -> _Answer:
         error = "\n".join([f"{type(problem).__name__}: {problem}", "".join(frames).rstrip()])
     versions = {"python": platform.python_version(), **{library: _version(library) for library in LIBRARIES}}
     return _Answer(cell, text, error, time.perf_counter() - began, code_version(), versions)
+
+
+def forget_programs(most: int = MOST_MAPS) -> None:
+    """Let go of the compiled programs of earlier cells where they take more pieces of memory than that."""
+    maps = Path("/proc/self/maps")
+    if maps.exists() and maps.read_bytes().count(b"\n") > most:
+        jax.clear_caches()
 
 
 def _version(library: str) -> str:
