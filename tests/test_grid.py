@@ -9,6 +9,7 @@ import time
 from concurrent.futures import BrokenExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from types import SimpleNamespace
 
 import jax
