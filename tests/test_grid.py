@@ -9,8 +9,8 @@ import time
 from concurrent.futures import BrokenExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 from types import SimpleNamespace
+from typing import Any
 
 import jax
 import numpy as np
