@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from delan import storage
 from delan.data.cosines import cosines
 from delan.data.logs import read_log
-from delan.data.sketch import share_in, sketch
+from delan.data.sketch import share_known, sketch
 from delan.deploy.certificate import CURES, Certificate, unseen_motion
 from delan.deploy.compiler import find_compiler
 from delan.deploy.gate import GateSettings, _Examiner, examine
@@ -24,7 +24,7 @@ from delan.deploy.limits import limits_of_urdf, read_limits
 from delan.deploy.workspace import Workspace
 from delan.errors import SettingsError
 from delan.interfaces.cli import app
-from delan.joints import Dataset, Joints
+from delan.joints import Dataset, Joints, Recording
 from delan.learning.uncertainty import calibrated, domain_of
 from delan.models.actuated import ActuatedModel
 from delan.models.actuator import Actuator
@@ -261,7 +261,7 @@ def test_the_code_of_a_refused_model_does_not_say_deploy(files, monkeypatch):
     header = (files / "doubted" / "doubted.h").read_text()
     assert "gate: refused: gravity torque" in header
     assert "Deploy" not in header
-    assert "best of the fit: the chain: on the test motion its nMSE is 0.25." in header
+    assert "the fit said: the chain: on the test motion its nMSE is 0.25." in header
     assert "torque nMSE per joint on test: 0.012, 0.5" in header
 
 
@@ -288,7 +288,7 @@ def test_the_log_it_was_trained_on_is_known_again_by_any_name(files, monkeypatch
     result = ran("gate", "known.delan", "--log", "log.npz", *words)
     assert result.exit_code == 1
     assert json.loads(result.stdout)["verdict"] == "refused: unseen motion"
-    other = replace(recording, q=recording.q + 1e-9)
+    other = replace(recording, q=recording.q + 0.1)
     storage.save(sound(), files / "known.delan", provenance={"log": "log.npz", "sketch": sketch(other)})
     assert ran("gate", "known.delan", "--log", "log.npz", *words).exit_code == 0
     storage.save(sound(), files / "known.delan", provenance={"sketch": [3, "no number"]})
@@ -297,22 +297,31 @@ def test_the_log_it_was_trained_on_is_known_again_by_any_name(files, monkeypatch
     assert "what it says of the log it was trained on is damaged" in damaged.output
 
 
-def test_a_part_of_a_log_shares_as_much_of_it():
-    recording = recorded(TWO_LINK)
-    marks = sketch(recording)
-    assert share_in(marks, recording) == 1.0
-    end = len(recording.t) // 2
-    half = replace(
-        recording,
-        t=recording.t[:end],
-        q=recording.q[:end],
+def part_of(recording: Recording, rows: slice) -> Recording:
+    columns = {name: getattr(recording, name)[rows] for name in ("t", "q", "tau", "trajectory")}
+    return replace(recording, **columns, qd=None)
+
+
+def test_rows_of_a_known_log_are_known_in_any_part_of_it_and_written_in_short():
+    recording, other = recorded(TWO_LINK), recorded(TWO_LINK, (7,))
+    known = json.loads(json.dumps(sketch(recording)))
+    end = len(recording.t)
+    for rows in (slice(None), slice(0, end // 2), slice(end // 2, end // 2 + end // 10), slice(0, None, 2)):
+        assert share_known(known, part_of(recording, rows)) > 0.4
+    short = replace(recording, q=recording.q.round(4), tau=recording.tau.round(4))
+    assert share_known(known, short) > 0.9
+    assert share_known(known, other) == 0.0
+    longer = replace(
+        other,
+        **{
+            name: np.concatenate([getattr(one, name) for one in (other, recording)])
+            for name in ("t", "q", "tau", "trajectory")
+        },
         qd=None,
-        tau=recording.tau[:end],
-        trajectory=recording.trajectory[:end],
     )
-    assert share_in(marks, half) == pytest.approx(0.5, abs=0.02)
-    assert share_in(marks, replace(recording, tau=recording.tau[::-1].copy())) < 0.05
-    assert share_in((), recording) == 0.0
+    assert share_known(known, longer) == pytest.approx(end / len(longer.t), abs=0.05)
+    with pytest.raises(ValueError, match="a sketch of 2 joints has rows of twice as many numbers"):
+        share_known({"rows": 5, "kept": [[1.0]]}, recording)
 
 
 def test_other_weights_are_not_covered_by_an_old_certificate(files, monkeypatch):

@@ -138,12 +138,18 @@ def test_the_verdict_doubts_what_is_doubtful(two_link):
     def of(*entries: Entry, **more) -> str:
         return verdict(told_by(replace(two_link, entries=entries, **more)))
 
-    assert "Doubtful: 23 % of the torque's variance is not explained" in of(scored(chain, 0.23), constant)
+    poor = of(scored(chain, 0.23), constant)
+    assert poor.startswith("Doubtful: the chain is the best of these models; on ")
+    assert "But 23 % of the torque's variance is not explained" in poor
     assert "goes wrong outside of the recorded motion" in of(scored(network, 0.01), constant)
     assert "the fit was stopped early" in of(chain, constant, interrupted=True)
     refused = of(constant, scored(chain, 1.2))
     assert refused.startswith("Do not deploy any of these models")
     assert "`delan check`" in refused
+    report = with_test(two_link)
+    lost = {**report.test_scores, "chain": scored(chain, 25.0).validation, "constant": scored(constant, 1.6).validation}
+    assert "the log has too little motion to go beyond it" in verdict(replace(report, test_scores=lost))
+    assert "no better than a constant torque (1.6)" in verdict(replace(report, test_scores=lost))
     assert of(constant, scored(chain, float("nan"))).startswith("Do not deploy any")
     better = with_test(two_link)
     scores = {**better.test_scores, "chain": scored(chain, 0.09).validation}

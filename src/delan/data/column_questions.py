@@ -24,7 +24,8 @@ def ask_for_joints(sheet: Sheet) -> NoReturn:
         )
         raise DataError(sheet.source, problem)
     problem = (
-        f"no joint columns in the header ({listed(names)}); expected {sheet.form}; say which by --map 'q=NAME{{}}'"
+        f"no joint columns in the header ({listed(names)}); expected {sheet.form}; say which by --map 'q=NAME{{}}', "
+        "or take a file that is no log out of the folder"
     )
     raise DataError(sheet.source, problem)
 

@@ -1,38 +1,57 @@
-"""A few rows of a log as numbers, by which its motion is known again without keeping it."""
+"""Some rows of a log, by which its motion is known again without keeping it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float, UInt64
+from jaxtyping import Bool, Float
+from scipy.spatial import KDTree
 
 from ..joints import Recording
 
-KEPT = 64
-"""Rows that a sketch keeps, evenly over the log."""
+KEPT = 128
+"""Rows that a sketch keeps, evenly over what moves in the log."""
+DIGITS = 7
+"""of their numbers."""
+ALIKE = 1e-3
+"""Rows are the same if no number differs by more than this share of its spread, as numbers written in short do."""
 LARGEST = 100_000
-"""Rows that are mixed at once, so that a large log takes little room beside itself."""
+"""Rows that are looked through at once, so that a large log takes little room beside itself."""
 
 
-def sketch(recording: Recording) -> list[str]:
-    """Marks of some rows of the recording, in hexadecimal digits."""
-    rows = np.unique(np.linspace(0, len(recording.t) - 1, KEPT).astype(int))
-    return [f"{mark:016x}" for mark in _marks(recording.q[rows], recording.tau[rows])]
+def sketch(recording: Recording) -> dict[str, Any]:
+    """How many rows the recording has, and positions and torques of some of them, as plain numbers."""
+    numbers, moves = _numbers(recording, slice(None)), np.flatnonzero(_moving(recording))
+    rows = moves[np.unique(np.linspace(0, len(moves) - 1, KEPT).astype(int))]
+    return {
+        "rows": len(recording.t),
+        "kept": [[float(f"{number:.{DIGITS}g}") for number in row] for row in numbers[rows].tolist()],
+    }
 
 
-def share_in(marks: Sequence[str], recording: Recording) -> float:
-    """The share of the rows behind a sketch that a recording holds, bit for bit; 0 of an empty sketch."""
-    wanted = np.array([int(mark, 16) for mark in marks], dtype=np.uint64)
-    found = np.zeros(len(wanted), dtype=bool)
+def share_known(known: Mapping[str, Any], recording: Recording) -> float:
+    """About which share of a recording's rows are those of the log behind a sketch."""
+    kept = np.asarray(known["kept"], dtype=float)
+    if kept.ndim != 2 or kept.shape[1] != 2 * recording.joints.dof or not np.isfinite(kept).all():
+        raise ValueError(f"a sketch of {recording.joints.dof} joints has rows of twice as many numbers")
+    spread = kept.std(axis=0)
+    spread = np.where(spread > 0, spread, 1.0)
+    found = np.zeros(len(kept), dtype=bool)
     for first in range(0, len(recording.t), LARGEST):
-        part = slice(first, first + LARGEST)
-        found |= np.isin(wanted, _marks(recording.q[part], recording.tau[part]))
-    return float(found.mean()) if len(found) else 0.0
+        numbers = _numbers(recording, slice(first, first + LARGEST))
+        numbers = numbers[np.isfinite(numbers).all(axis=1)]
+        if len(numbers):
+            away, _ = KDTree(numbers / spread).query(kept / spread, p=np.inf, distance_upper_bound=ALIKE)
+            found |= np.isfinite(away)
+    return float(min(1.0, found.mean() * known["rows"] / len(recording.t)))
 
 
-def _marks(q: Float[np.ndarray, "rows dof"], tau: Float[np.ndarray, "rows dof"]) -> UInt64[np.ndarray, " rows"]:
-    """A number for the positions and torques of each row, the same for the same row only."""
-    numbers = np.concatenate([q, tau], axis=1, dtype=float) + 0.0  # −0 and 0 are the same number
-    bits = np.ascontiguousarray(numbers).view(np.uint64)
-    odd = 2 * np.random.default_rng(0).integers(1 << 62, size=bits.shape[1], dtype=np.uint64) + np.uint64(1)
-    mixed = bits * odd  # modulo 2⁶⁴
-    return ((mixed ^ (mixed >> np.uint64(32))) * odd[::-1]).sum(axis=1, dtype=np.uint64)
+def _numbers(recording: Recording, rows: slice) -> Float[np.ndarray, "rows numbers"]:
+    return np.concatenate([recording.q[rows], recording.tau[rows]], axis=1, dtype=float)
+
+
+def _moving(recording: Recording) -> Bool[np.ndarray, " rows"]:
+    """Rows that move no less than most; at rest, other logs of the robot are alike."""
+    spread = recording.q.std(axis=0)
+    steps = np.abs(np.gradient(recording.q, axis=0) / np.where(spread > 0, spread, 1.0)).max(axis=1)
+    return steps >= np.median(steps)

@@ -70,7 +70,7 @@ def unseen_motion(share: float) -> Check:
     return Check(
         "unseen motion",
         share < UNSEEN,
-        f"less than {100 * UNSEEN:.0f} % of the training log's rows in this one",
+        f"less than {100 * UNSEEN:.0f} % of this log's rows in the one that the model learned from",
         f"{100 * share:.0f} %",
         "of motion that a model was trained on, error, band and domain say nothing",
     )

@@ -49,9 +49,19 @@ def export(
     if ros2:
         files |= {f"ros2/{path}": text for path, text in ros2_files(made, Shape.of(model), settings).items()}
     for file, text in files.items():
+        if file == "example.c" and _is_edited(folder, text):
+            file = "example.new.c"
         make_folder((folder / file).parent)
         write_whole(folder / file, lambda out, text=text: out.write(text.encode()))
     return made
+
+
+def _is_edited(folder: Path, text: str) -> bool:
+    """Whether the folder has an example that somebody has made his own."""
+    try:
+        return "".join((folder / "example.c").read_text(encoding="utf-8").split()) != "".join(text.split())
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def make_folder(folder: Path) -> None:
@@ -69,7 +79,7 @@ def told_of(header: Mapping[str, Any]) -> dict[str, str]:
         if header.get(name) is not None:
             told[name] = str(header[name])
     if header.get("verdict") is not None:  # of the fit alone: whether to deploy is for the gate to say
-        told["best of the fit"] = str(header["verdict"]).removeprefix("Deploy ")
+        told["the fit said"] = str(header["verdict"]).removeprefix("Deploy ")
     for part, score in (header.get("scores") or {}).items():
         if "torque" in score:
             told[f"torque nMSE per joint on {part}"] = ", ".join(f"{one:.2g}" for one in score["torque"]["nmse"])

@@ -87,9 +87,9 @@ CANDIDATES: tuple[Choice, ...] = (
 """Among these the experiment `tuning` chooses, for both networks alike."""
 
 CHOSEN: dict[tuple[Task, str], Choice] = {
-    ("letters", "delan"): Choice("adam", 64, weight_decay=1e-5),
+    ("letters", "delan"): Choice("lm", 16, weight_decay=1e-5),
     ("letters", "feedforward"): Choice("lm", 16, weight_decay=1e-3),
-    ("cosines", "delan"): Choice("lm", 16, weight_decay=1e-4),
+    ("cosines", "delan"): Choice("lm", 16, weight_decay=1e-5),
     ("cosines", "feedforward"): Choice("lm", 16, weight_decay=1e-3),
 }
 """What `delan reproduce tuning` found best on its validation motions; see its table on the page."""

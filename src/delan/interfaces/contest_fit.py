@@ -51,7 +51,7 @@ def run_contest(request: FitRequest, recording: Recording) -> int:
         findings=findings,
         versions={name: version(name) for name in ("delan", "jax", "equinox", "numpy")},
         command=request.command,
-        sketch=tuple(sketch(recording)),
+        sketch=sketch(recording),
     )
     if fit.interrupted and not report.nmse(report.chosen.name) < report.nmse("constant"):
         say("stopped before any model was better than a constant torque; no model was written")
@@ -90,10 +90,10 @@ def _with_test(request: FitRequest, report: LogReport) -> LogReport:
     assert request.test is not None
     say(f"scoring on {request.test.name}")
     fit = report.fit
-    dataset = tested(request, fit.dataset.joints, fit.preparation.settings)
+    dataset = tested(request, report.sketch, fit.dataset.joints, fit.preparation.settings)
     scored = dataset
     if request.accelerations == "none":
-        scored = tested(request, fit.dataset.joints, fit.preparation.settings.unfiltered)
+        scored = tested(request, report.sketch, fit.dataset.joints, fit.preparation.settings.unfiltered)
     scores = {entry.name: score(in_jax(entry.deployed), scored, fit.settings.fit) for entry in fit.entries}
     return replace(report, test=request.test.name, test_set=dataset, test_scores=scores)
 
@@ -127,7 +127,7 @@ def _save(request: FitRequest, report: LogReport) -> None:
         provenance["scores"]["test"] = report.test_scores[entry.name].as_dict()
     told = {
         "log": report.log,
-        "sketch": list(report.sketch),
+        "sketch": dict(report.sketch),
         "name": entry.name,
         "chosen": dict(entry.chosen),
         "preparation": asdict(fit.preparation.settings),

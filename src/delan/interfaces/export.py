@@ -62,6 +62,8 @@ def _say_code(out: Path, name: str, functions: list[str], ros2: bool) -> None:
             f"{name}_state_init once and {name}_state_update in every period, and pass it first, as {out}/example.c "
             "does; with NULL the friction is wrong after each reversal"
         )
+    if (out / "example.new.c").exists():
+        typer.echo(f"{out}/example.c is not as it was written, and stays as it is; the new one is example.new.c")
     typer.echo(f"Test it on the machine that will run it: cd {out} && cc -std=c99 -O3 {name}.c test.c -lm && ./a.out")
     if ros2:
         typer.echo(f"ROS 2: put {out}/ros2 into a workspace; the plugin is {package_name(name)}/Solver")

@@ -1,15 +1,16 @@
 """What is typed after `delan fit`, read and refused where it makes no sense, and the log to test on."""
 
 import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import numpy as np
-
 from ..data.log_options import LogOptions
 from ..data.logs import read_log, stream_log
 from ..data.preparation import PreparationSettings, prepare
+from ..data.sketch import share_known, sketch
+from ..deploy.certificate import UNSEEN
 from ..errors import SettingsError
 from ..joints import Dataset, Joints, Recording
 from ..learning.fit_result import Friction
@@ -119,17 +120,24 @@ def require_readable(request: FitRequest, recording: Recording) -> None:
     columns = {name: getattr(first, name)[:1] for name in ("t", "q", "tau", "trajectory")}
     row = Dataset(**columns, qd=first.q[:1], qdd=first.q[:1], joints=first.joints, source=first.source)
     require_same_joints(recording.joints, row)
-    if np.array_equal(first.q, recording.q[: len(first.q)]):
+    require_unseen(request.test, sketch(recording), first)
+
+
+def require_unseen(test: Path, known: Mapping[str, Any], recording: Recording) -> None:
+    """Refuse to test on motion that is in the log to learn from."""
+    share = share_known(known, recording)
+    if share >= UNSEEN:
         raise SettingsError(
-            f"--test {request.test.name} begins as the log to learn from does; a test says something of motion that "
-            "no model has seen: give another log, or leave --test out"
+            f"--test {test.name}: about {100 * share:.0f} % of its rows are in the log to learn from; a test says "
+            "something of motion that no model has seen: give another log, or leave --test out"
         )
 
 
-def tested(request: FitRequest, joints: Joints, how: PreparationSettings) -> Dataset:
-    """The test log, prepared as the log was."""
+def tested(request: FitRequest, known: Mapping[str, Any], joints: Joints, how: PreparationSettings) -> Dataset:
+    """The test log, prepared as the log was, of which there is a sketch."""
     assert request.test is not None
     recording = read_log(request.test, request.log_options)
+    require_unseen(request.test, known, recording)  # all of it, of which only the beginning was looked at
     tell_excerpt(recording, request.test.name)
     if request.urdf is not None:
         recording = replace(recording, joints=joints)

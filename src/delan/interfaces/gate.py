@@ -15,7 +15,7 @@ from .. import storage
 from ..data.log_options import LogOptions
 from ..data.logs import read_log
 from ..data.preparation import PreparationSettings, prepare
-from ..data.sketch import share_in
+from ..data.sketch import share_known
 from ..deploy.certificate import Certificate, Check, unseen_motion
 from ..deploy.gate import GateSettings, examine
 from ..deploy.limits import limits_of_urdf, read_limits
@@ -72,8 +72,8 @@ def _known(model: Path, header: dict[str, Any], recording: Recording) -> Iterato
     if "sketch" not in header:
         return
     try:
-        yield unseen_motion(share_in(header["sketch"], recording))
-    except (TypeError, ValueError, OverflowError):
+        yield unseen_motion(share_known(header["sketch"], recording))
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise ModelFileError(str(model), "what it says of the log it was trained on is damaged; fit it anew") from None
 
 

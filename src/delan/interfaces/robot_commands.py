@@ -94,12 +94,9 @@ def online(
     as_json: JsonOption = False,
 ) -> None:
     """Control a simulated robot while it learns its own dynamics, from random weights."""
-    from .online import clear, leave_behind, live_table, tell, unused, watched
-
-    out = out or unused(Path("online"))
-    require_writable(out / "recording.run", make_folder=True)
     from ..experiments.online import OnlineRun, run_online
     from .fit_request import read_friction
+    from .online import clear, leave_behind, live_table, tell, unused, watched
 
     terms = read_friction(friction)
     if terms == "auto":
@@ -123,6 +120,8 @@ def online(
         seed=seed,
         payload=_payload(payload),
     )
+    out = out or unused(Path("online"))
+    require_writable(out / "recording.run", make_folder=True)
     clear(out)
     stop = threading.Event()
     with live_table(settings) as watch, watched(settings, stop) as onlooker:

@@ -65,7 +65,7 @@ def run_single(request: FitRequest, recording: Recording) -> int:
     storage.save(result.model, request.out, provenance=provenance)
     scores = result.validation
     if request.test is not None:
-        scores = evaluate(result.model, tested(request, recording.joints, how))
+        scores = evaluate(result.model, tested(request, provenance["sketch"], recording.joints, how))
         provenance["scores"]["test"] = scores.as_dict()
         storage.save(result.model, request.out, provenance=provenance)
     _tell_single(request, result, scores)

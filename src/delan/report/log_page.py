@@ -59,7 +59,7 @@ def page_of(report: LogReport) -> str:
         log=report.log,
         model=NAMES.get(report.chosen.name, report.chosen.name),
         verdict=sentence,
-        doubtful=not sentence.startswith("Deploy") or "Doubtful" in sentence,
+        doubtful=not sentence.startswith("Deploy"),
         summary=_summary(report),
         relearned=report.chosen.relearned is not None,
         forward=_forward(report),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -55,7 +56,7 @@ class LogReport:
     motion_file: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     command: str = ""
-    sketch: tuple[str, ...] = ()
+    sketch: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def chosen(self) -> Entry:
@@ -105,16 +106,20 @@ def verdict(report: LogReport) -> str:
     where = f"on {report.unseen_words}"
     if best.name == "constant" or not error < min(1.0, report.nmse("constant")):
         beats_constant = error < report.nmse("constant")
-        than = "worse than the mean torque of that motion" if beats_constant else f"no better than {_the('constant')}"
+        than = "worse than the mean torque of that motion"
+        if not beats_constant:
+            than = f"no better than {_the('constant')} ({report.nmse('constant'):.2g})"
         return (
             f"Do not deploy any of these models: {where} the best of them, {_the(best.name)}, has an nMSE of "
             f"{error:.2g}, {than}. {_remedy(report)}"
         )
     rivals = [f"{report.nmse(others[0]):.2g} of {_the(others[0])}"] if others else []
     against = " and ".join([*rivals, f"{report.nmse('constant'):.2g} of {_the('constant')}"])
-    sentence = f"Deploy {_the(best.name)}: {where} its nMSE is {error:.2g}, against {against}"
+    sentence = f"{where} its nMSE is {error:.2g}, against {against}"
     doubts = list(_doubts(report, best, error, others))
-    return f"{sentence}." if not doubts else f"{sentence}. Doubtful: {'; '.join(doubts)}."
+    if doubts:
+        return f"Doubtful: {_the(best.name)} is the best of these models; {sentence}. But {'; '.join(doubts)}."
+    return f"Deploy {_the(best.name)}: {sentence}."
 
 
 def _doubts(report: LogReport, best: Entry, error: float, others: list[str]) -> Iterator[str]:
@@ -140,7 +145,18 @@ def _remedy(report: LogReport) -> str:
         return "The fit was stopped early: let it run to its end."
     if report.fit.settings.seconds is not None:
         return f"It had {report.fit.settings.seconds:g} s: give it more, or no bound."
+    if not any(finding.severity == "error" for finding in report.findings) and _too_little(report):
+        known = report.chosen.validation.torque.nmse_mean
+        return (
+            f"On the validation motion it has {known:.2g}: the log has too little motion to go beyond it. Learn from a "
+            "larger part of it, or record more; if that does not help, check units, signs and order of the joints."
+        )
     return "Check units, signs and the order of the joints with `delan check`."
+
+
+def _too_little(report: LogReport) -> bool:
+    """Whether the best model explains motion like that of the log, and only that."""
+    return report.test is not None and report.chosen.validation.torque.nmse_mean < 1
 
 
 def _hurried(report: LogReport) -> str:
