@@ -237,6 +237,9 @@ def _add_friction(
     run.interrupted = after.interrupted
     if after.best < run.best:
         run.best, run.best_model = after.best, after.best_model
+    else:
+        kept = ", ".join(run.best_model.actuator.settings.terms)
+        run.events.append(f"a fit with all chosen terms of friction was no better on validation; the model has {kept}")
     return chosen, selection
 
 
