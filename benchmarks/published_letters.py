@@ -3,8 +3,8 @@
     python -m benchmarks.published_letters [--data PATH] [--seconds 60] [--seeds 5]
 
 Trains on 17 letters and tests on e, q and v with `delan fit --seconds 60`: by the automatic choice, by Adam, and with
-the feed-forward network (`--runs` for some of them; the others stay as they were). Published, after about 200 s: Σ torque
-MSE 2.2e-5 (parts 3.2e-5, 1.4e-5, 2.0e-5).
+the feed-forward network (`--runs` for some of them; the others stay as they were). Published, after about 200 s:
+Σ torque MSE 2.2e-5 (parts 3.2e-5, 1.4e-5, 2.0e-5).
 """
 
 import argparse
