@@ -281,6 +281,19 @@ def test_names_of_other_files_are_not_taken(name):
     assert word_of(name) == f"arm_{name}"
 
 
+def test_an_example_that_was_edited_stays(tmp_path):
+    model, settings = trained(MIXED), ExportSettings("my_arm")
+    export(model, tmp_path, settings)
+    export(model, tmp_path, settings)  # the same again is no edit
+    assert not (tmp_path / "example.new.c").exists()
+    example = tmp_path / "example.c"
+    written = example.read_text()
+    example.write_text(written + "/* my robot */\n")
+    export(model, tmp_path, settings)
+    assert example.read_text() == written + "/* my robot */\n"
+    assert (tmp_path / "example.new.c").read_text() == written
+
+
 def test_every_file_beside_the_code_keeps_its_name(tmp_path):
     export(trained(MIXED), tmp_path, ExportSettings("my_arm"))
     beside = {path.stem for path in tmp_path.glob("*.[ch]")} - {"my_arm"}

@@ -137,3 +137,11 @@ def test_a_run_that_ends_on_the_way_to_a_test_is_told_whole(capsys):
 def test_a_misspelt_option_is_refused(field, wrong, known):
     with pytest.raises(SettingsError, match=f"there is no {field} '{wrong}'; there are {known}"):
         OnlineRun(**{field: wrong})
+
+
+def test_a_misspelt_robot_leaves_no_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shown = CliRunner().invoke(app, ["online", "two-links"])
+    assert shown.exit_code == 1
+    assert "there is no robot 'two-links'" in shown.output
+    assert list(tmp_path.iterdir()) == []

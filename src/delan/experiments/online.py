@@ -98,6 +98,7 @@ class OnlineRun:
             known, given = get_args(one.type), getattr(self, one.name)
             if get_origin(one.type) is Literal and given not in known:
                 raise SettingsError(f"there is no {one.name} {given!r}; there are {', '.join(known)}")
+        arm_named(self.robot)  # refuses a name that it does not know
         unknown = sorted(set(self.letters + self.test) - set(LETTERS))
         if unknown:
             raise SettingsError(f"there is no letter {unknown[0]!r} to write; there are {', '.join(LETTERS)}")
