@@ -150,12 +150,13 @@ def _friction(told: dict[int, JointTorque]) -> list[Finding]:
         visible = {word: weight for word, weight in pair.items() if weight.sure and weight.value > 0}
         if visible:
             parts = " and ".join(f"{word} friction ({weight.value:.0%})" for word, weight in visible.items())
-            text, remedy = f"{parts} shows, in shares of the torque's deviation", "fit with --friction auto"
+            text = f"{parts} shows, in shares of the torque's deviation"
+            remedy = "fit with friction (--friction auto, as `delan fit` does by default)"
         elif max(weight.error for weight in pair.values()) < UNSEEN:
             text, remedy = "no friction shows", "nothing"
         else:
             # Free weights for any arm take up what friction does; a model of one arm leaves less to them.
             text = "a quick look cannot tell friction from gravity and inertia; `delan fit` looks closer"
-            remedy = "fit with --friction auto; if that is unsure too, record more reversals, some of them slow"
+            remedy = "fit with friction; if `delan fit` is unsure too, record more reversals, some of them slow"
         found.append(Finding(kind="friction", severity="note", joint=joint, column="tau", text=text, remedy=remedy))
     return found
