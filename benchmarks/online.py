@@ -67,7 +67,7 @@ def letter_run(feed_forward: str, clock: str, seed: int) -> dict[str, Any]:
 
 def letters() -> dict[str, Any]:
     """Eight letters to learn on, twelve to be scored on; the models that learn run by the wall clock."""
-    clocks = {"none": "stepped", "true": "stepped", "delan": "wall", "feedforward": "wall"}
+    clocks = {"pd": "stepped", "true": "stepped", "delan": "wall", "feedforward": "wall"}
     runs = {name: [letter_run(name, clock, seed) for seed in SEEDS] for name, clock in clocks.items()}
     errors = {name: np.array([row["test"] for row in rows]) for name, rows in runs.items()}
     return {
@@ -95,7 +95,7 @@ def wam() -> dict[str, Any]:
 
     found: dict[str, Any] = {}
     for robot, learned in {"wam4": ("chain", "delan"), "wam7": ("chain",)}.items():
-        rows = {name: runs(robot, name, "stepped", SEEDS[:3]) for name in ("none", "analytic", "true", *learned)}
+        rows = {name: runs(robot, name, "stepped", SEEDS[:3]) for name in ("pd", "analytic", "true", *learned)}
         rows["chain, wall"] = runs(robot, "chain", "wall", SEEDS[:1])
         found[robot] = {"runs": rows}
         for mine in ("chain", "chain, wall"):

@@ -1,7 +1,9 @@
 """What the benchmarks rest on: percentiles without the clock's time, counts that do not change, rows that can miss."""
 
+import json
 import os
 import shutil
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -9,10 +11,12 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+import typer
 
-from benchmarks import instructions, official, throughput, timing
+from benchmarks import instructions, official, online, throughput, timing
 from benchmarks.exported import Program, build_programs
 from benchmarks.timing import Work, apart, latencies, percentiles, seconds_per_sample
+from delan.interfaces.cli import app
 from delan.models.feed_forward import FeedForwardNetwork
 from delan.robots.two_link import TWO_LINK
 
@@ -109,3 +113,24 @@ def test_an_epoch_learns_on_the_same_data_for_all(monkeypatch: pytest.MonkeyPatc
     losses = [np.asarray(throughput.epoch_of(torque, 2, 8).run()[1]) for torque in throughput.TORQUES.values()]
     assert losses[0].shape == (2,)
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("row", online.ROWS)
+def test_every_run_of_an_hour_is_one_that_the_command_takes(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the command's own parser sees the arguments: a name that it refuses shows here, not after an hour."""
+    command = typer.main.get_command(app).commands["online"]  # pyright: ignore[reportAttributeAccessIssue]
+    told = {"mse_sum": 1.0, "segments": []}
+    loop = dict.fromkeys(("periods", "missed", "late_feedforward", "lost_samples", "swaps", "lateness_us"), 1)
+    tests = ("train", "test", *(f"{speed:g}x" for speed in online.SPEEDS))
+    answer = {"loop": loop, "tracking": dict.fromkeys(tests, told), "first_model_seconds": 1.0, "events": []}
+    taken = []
+
+    def parse(arguments: list[str], **_: bool) -> subprocess.CompletedProcess[str]:
+        with command.make_context("online", arguments[arguments.index("online") + 1 :]) as context:
+            taken.append(context.params["feedforward"])
+        return subprocess.CompletedProcess(arguments, 0, json.dumps(answer), "")
+
+    monkeypatch.setattr(online.subprocess, "run", parse)
+    monkeypatch.setattr(online, "bare_loop", lambda: 0.0)
+    online.ROWS[row]()
+    assert len(taken) >= 1

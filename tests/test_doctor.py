@@ -237,7 +237,8 @@ def test_friction_that_a_quick_look_cannot_tell_is_left_to_the_fit():
     assert unsure
     for one in unsure:
         assert one.text.startswith("a quick look cannot tell friction")
-        assert "fit with friction" in one.remedy and "more reversals" in one.remedy
+        assert "fit with friction" in one.remedy
+        assert "more reversals" in one.remedy
 
 
 @given(
