@@ -112,14 +112,15 @@ def write_folder(folder: Path, size: float) -> Path:
 
 
 def write_file(path: Path, size: float) -> Path:
-    """One npz file, each motion a trajectory of it."""
+    """One npz file, each motion a trajectory of it; numpy wants its ending."""
     motions = [motion(number) for number in range(MOTIONS)]
     count = int(size / sum(values.nbytes for values in motions[0].values()))
     runs = [*(motions[number % MOTIONS] for number in range(count)), with_gap(motions[0])]
     labels = np.repeat(np.arange(len(runs)), [len(run["t"]) for run in runs])
     columns: Rows = {name: np.concatenate([run[name] for run in runs]) for name in runs[0]}
-    np.savez(path, **columns, trajectory=labels)
-    return path
+    file = path.with_suffix(".npz")
+    np.savez(file, **columns, trajectory=labels)
+    return file
 
 
 LOGS: dict[str, Callable[[Path, float], Path]] = {"folder": write_folder, "file": write_file}

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 import typer
 
-from benchmarks import instructions, official, online, throughput, timing
+from benchmarks import big_logs, instructions, official, online, throughput, timing
 from benchmarks.exported import Program, build_programs
 from benchmarks.timing import Work, apart, latencies, percentiles, seconds_per_sample
+from delan.data.logs import read_log
 from delan.interfaces.cli import app
 from delan.models.feed_forward import FeedForwardNetwork
 from delan.robots.two_link import TWO_LINK
@@ -134,3 +135,13 @@ def test_every_run_of_an_hour_is_one_that_the_command_takes(row: str, monkeypatc
     monkeypatch.setattr(online, "bare_loop", lambda: 0.0)
     online.ROWS[row]()
     assert len(taken) >= 1
+
+
+@pytest.mark.parametrize("kind", big_logs.LOGS)
+def test_a_big_log_is_where_it_is_said_to_be_and_has_its_gap(
+    kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(big_logs, "SECONDS", 4.0)
+    log = read_log(big_logs.LOGS[kind](tmp_path / kind, 1e6), sound=False)
+    run = log.t[log.trajectory == log.trajectory[-1]]
+    assert np.max(np.diff(run)) == pytest.approx((big_logs.GAP_ROWS + 1) / big_logs.RATE)
