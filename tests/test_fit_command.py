@@ -200,7 +200,7 @@ def test_a_test_log_with_a_fault_late_in_it_does_not_cost_the_model(folder, cont
         (["-o", "x.html"], "model and page cannot both be x.html; give another --out or --report"),
         (["--report", "none/x.html"], "there is no folder none for x.html"),
         (["--test", "none.npz"], "none.npz: no such file; check the path"),
-        (["--test", "arm.npz"], "% of its rows are in the log to learn from; a test says something of motion that"),
+        (["--test", "arm.npz"], "% of the rows looked at are in the log to learn from; a test says something of"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_the_work(folder, contest, monkeypatch, as_shipped, typed, message):

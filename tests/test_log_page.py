@@ -150,6 +150,10 @@ def test_the_verdict_doubts_what_is_doubtful(two_link):
     lost = {**report.test_scores, "chain": scored(chain, 25.0).validation, "constant": scored(constant, 1.6).validation}
     assert "the log has too little motion to go beyond it" in verdict(replace(report, test_scores=lost))
     assert "no better than a constant torque (1.6)" in verdict(replace(report, test_scores=lost))
+    hurried = replace(report.fit, settings=replace(report.fit.settings, seconds=150.0))
+    both = verdict(replace(report, fit=hurried, test_scores=lost))
+    assert "the one that validation chose, the chain, has an nMSE of 25" in both
+    assert "It had 150 s: give it more, or no bound. On the validation motion it has" in both
     assert of(constant, scored(chain, float("nan"))).startswith("Do not deploy any")
     better = with_test(two_link)
     scores = {**better.test_scores, "chain": scored(chain, 0.09).validation}

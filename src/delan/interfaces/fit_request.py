@@ -128,8 +128,8 @@ def require_unseen(test: Path, known: Mapping[str, Any], recording: Recording) -
     share = share_known(known, recording)
     if share >= UNSEEN:
         raise SettingsError(
-            f"--test {test.name}: about {100 * share:.0f} % of its rows are in the log to learn from; a test says "
-            "something of motion that no model has seen: give another log, or leave --test out"
+            f"--test {test.name}: about {100 * share:.0f} % of the rows looked at are in the log to learn from; a test "
+            "says something of motion that no model has seen: give another log, or leave --test out"
         )
 
 

@@ -113,7 +113,8 @@ class Misfit:
     def _meaning(self) -> str:
         odd = [share for name, share in zip(self.joints, self.friction, strict=True) if name in self.suspects]
         if np.median(odd) > MOSTLY:
-            return "they turn with the velocity, as friction does: let friction be 'auto', or name other terms"
+            told = "they turn with the velocity, as friction does"
+            return f"{told}: let friction be 'auto' if it was not, or record more motion at many speeds"
         return (
             "a closed loop, elastic joints, a wrong order, kind or parent of a joint, torques filtered otherwise than "
             "the motion, or a fit that ended too early look like this: check these, and do not expect such errors of "

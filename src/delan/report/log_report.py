@@ -109,9 +109,10 @@ def verdict(report: LogReport) -> str:
         than = "worse than the mean torque of that motion"
         if not beats_constant:
             than = f"no better than {_the('constant')} ({report.nmse('constant'):.2g})"
+        which = "the best of them" if report.test is None else "the one that validation chose"
         return (
-            f"Do not deploy any of these models: {where} the best of them, {_the(best.name)}, has an nMSE of "
-            f"{error:.2g}, {than}. {_remedy(report)}"
+            f"Do not deploy any of these models: {where} {which}, {_the(best.name)}, has an nMSE of {error:.2g}, "
+            f"{than}. {_remedy(report)}"
         )
     rivals = [f"{report.nmse(others[0]):.2g} of {_the(others[0])}"] if others else []
     against = " and ".join([*rivals, f"{report.nmse('constant'):.2g} of {_the('constant')}"])
@@ -143,14 +144,17 @@ def _remedy(report: LogReport) -> str:
     """What to do where no model is good: not to blame a log that was not looked at for long."""
     if report.fit.interrupted:
         return "The fit was stopped early: let it run to its end."
-    if report.fit.settings.seconds is not None:
-        return f"It had {report.fit.settings.seconds:g} s: give it more, or no bound."
+    bound = report.fit.settings.seconds
+    hurried = "" if bound is None else f"It had {bound:g} s: give it more, or no bound. "
     if not any(finding.severity == "error" for finding in report.findings) and _too_little(report):
         known = report.chosen.validation.torque.nmse_mean
         return (
-            f"On the validation motion it has {known:.2g}: the log has too little motion to go beyond it. Learn from a "
-            "larger part of it, or record more; if that does not help, check units, signs and order of the joints."
+            f"{hurried}On the validation motion it has {known:.2g}: the log has too little motion to go beyond it. "
+            "Learn from a larger part of it, or record more; if that does not help, check units, signs and order of "
+            "the joints."
         )
+    if hurried:
+        return hurried.strip()
     return "Check units, signs and the order of the joints with `delan check`."
 
 
