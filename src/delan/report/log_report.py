@@ -126,7 +126,8 @@ def verdict(report: LogReport) -> str:
 def _doubts(report: LogReport, best: Entry, error: float, others: list[str]) -> Iterator[str]:
     """What speaks against the best model, in parts of a sentence."""
     if error > POOR:
-        yield f"{100 * error:.0f} % of the torque's variance is not explained" + _hurried(report)
+        hurried = f" ({_hurried(report)})" if _hurried(report) else ""
+        yield f"{100 * error:.0f} % of the torque's variance is not explained{hurried}"
     if best.name == "feedforward":
         yield "the feed-forward network knows no mechanics and goes wrong outside of the recorded motion"
     if best.name == "residual":
@@ -144,8 +145,7 @@ def _remedy(report: LogReport) -> str:
     """What to do where no model is good: not to blame a log that was not looked at for long."""
     if report.fit.interrupted:
         return "The fit was stopped early: let it run to its end."
-    bound = report.fit.settings.seconds
-    hurried = "" if bound is None else f"It had {bound:g} s: give it more, or no bound. "
+    hurried = f"{_hurried(report).capitalize()}. " if _hurried(report) else ""
     if not any(finding.severity == "error" for finding in report.findings) and _too_little(report):
         known = report.chosen.validation.torque.nmse_mean
         return (
@@ -166,7 +166,7 @@ def _too_little(report: LogReport) -> bool:
 def _hurried(report: LogReport) -> str:
     """What to do about it, if the time may have been too short."""
     seconds = report.fit.settings.seconds
-    return "" if seconds is None else f" (it had {seconds:g} s; give it more, or no bound)"
+    return "" if seconds is None else f"it had {seconds:g} s: give it more, or no bound"
 
 
 def _the(name: str) -> str:
