@@ -2,9 +2,9 @@
 
     python -m benchmarks.accuracy [letters | wam]
 
-Each fit runs in a process of its own and ends as soon as its validation trajectories are explained to the accuracy
-asked for; the error on other motions is told as well. Seconds are those of the clock and those that all cores worked,
-which other programs on the machine change least.
+Each fit runs in its own process and ends as soon as the validation error reaches the given
+accuracy; the error on test motions is reported as well. Both wall time and processor time are
+reported; other programs on the machine change the latter least.
 """
 
 import argparse
@@ -17,41 +17,43 @@ from typing import Any
 
 import jax
 
-from delan.experiments.demo import DemoSettings
-from delan.experiments.motion_logs import written
 from delan.joints import Dataset
-from delan.learning.evaluate import evaluate
-from delan.learning.fit import fit
-from delan.learning.planning import FitSettings, ModelChoice
-from delan.learning.training import Progress
+from delan.learning.model_fit import fit_model
+from delan.learning.scores import evaluate
+from delan.learning.study import Study
 from delan.models.rigid_body import RigidBody
+from delan.paper.demo import DemoSettings
+from delan.paper.motion_logs import letter_log
 from delan.robots.barrett_wam import WAM7
-from tests.random_arms import swung
+from delan.solvers.plan import ModelChoice, TrainingSettings
+from delan.solvers.training import Progress
+from tests.support.random_arms import swung
 
 from .results import write_results
 from .timing import apart
 
-LONGEST = 600.0
-"""A fit gives up after so many seconds."""
+LONGEST = 600.0  # a fit gives up after this time [s]
 
 
 def letters() -> tuple[Dataset, Dataset]:
-    """The letters of `delan demo`: those to learn from, and those never seen."""
+    """Return the training letters and the test letters of `delan demo`."""
     settings = DemoSettings()
-    dataset = written(settings.letters, speed=settings.speed, dt=settings.dt)
+    dataset = letter_log(settings.letters, speed=settings.speed, dt=settings.dt)
     unseen = [settings.letters.index(letter) for letter in settings.test]
-    return dataset.select([label for label in dataset.trajectories if label not in unseen]), dataset.select(unseen)
+    training = [label for label in dataset.trajectories if label not in unseen]
+    return dataset.select(training), dataset.select(unseen)
 
 
 def swings() -> tuple[Dataset, Dataset]:
-    """2,000 samples of the WAM's smooth motion, and other motions."""
+    """Return 2,000 samples of smooth motion of the WAM, and test motions."""
     body = RigidBody.from_urdf(WAM7.urdf())
-    return swung(body, WAM7.limits, range(10), samples=2_000), swung(body, WAM7.limits, range(100, 103))
+    training = swung(body, WAM7.limits, range(10), samples=2_000)
+    return training, swung(body, WAM7.limits, range(100, 103))
 
 
 @dataclass(frozen=True)
 class Row:
-    """What is learned, by which model, and to which nMSE on validation trajectories."""
+    """A dataset, a model and the nMSE to reach on validation trajectories."""
 
     title: str
     data: Callable[[], tuple[Dataset, Dataset]]
@@ -75,8 +77,10 @@ def reach(row: Row) -> dict[str, Any]:
             reached.set()
 
     began, worked = time.perf_counter(), time.process_time()
-    settings = FitSettings(seconds=LONGEST)
-    result = fit(training, row.model, settings, key=jax.random.key(0), progress=watch, stop=reached)
+    settings = TrainingSettings(seconds=LONGEST)
+    result = fit_model(
+        Study.of(training, settings, key=jax.random.key(0), stop=reached, watch=watch), row.model
+    )
     return {
         "title": row.title,
         "asked": row.nmse,
@@ -89,7 +93,7 @@ def reach(row: Row) -> dict[str, Any]:
 
 
 def measure() -> list[dict[str, Any]]:
-    """Every row in a process of its own."""
+    """Measure every row in its own process."""
     told = []
     for name in ROWS:
         one = json.loads(apart("benchmarks.accuracy", name, "--json"))
@@ -102,12 +106,22 @@ def tell(one: dict[str, Any]) -> None:
     verb = "in" if one["reached"] else "NOT REACHED in"
     error = f"nMSE on other motion {one['nmse_on_other_motion']:.1e}"
     seconds = f"{one['seconds']:.1f} s, {one['cpu_seconds']:.1f} s of work"
-    print(f"  {one['title']}: {one['asked']:.0e} {verb} {seconds} ({one['optimizer']}; {error})", flush=True)
+    print(
+        f"  {one['title']}: {one['asked']:.0e} {verb} {seconds} ({one['optimizer']}; {error})",
+        flush=True,
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("row", nargs="?", choices=[*ROWS], help="one row, in this process; default: all, and written")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "row",
+        nargs="?",
+        choices=[*ROWS],
+        help="one row, in this process; default: all, and written",
+    )
     parser.add_argument("--json", action="store_true", help="print a row as JSON")
     chosen = parser.parse_args()
     if chosen.row is None:

@@ -1,12 +1,13 @@
-"""Logs larger than the memory they may take: what `delan check` and the first half of `delan fit` need for 2 GB.
+"""Memory and time that `delan check` and the first half of `delan fit` need for a log of 2 GB.
 
     python -m benchmarks.big_logs [--gigabytes 2] [--seconds 60] [folder] [file]
 
-A simulated WAM with friction and noise on all channels is logged at 500 Hz: `folder` is many files of some minutes
-each, half of the bytes CSV, half npz; `file` is one npz file. Child processes read the whole log (`read_log`), check it
-(`delan check`), and read and prepare it as `delan fit` does: check-up, choice of the cut-off within so many seconds,
-samples. Peak memory is the child's (`ru_maxrss`). Samples are missing near the end of the log, and the check must find
-that. Writes to `benchmarks/results`.
+A simulated WAM with friction and noise on all channels is logged at 500 Hz: `folder` is many files
+of some minutes each, half of the bytes CSV, half npz; `file` is one npz file. Child processes read
+the whole log (`read_log`), check it (`delan check`), and read and prepare it as `delan fit` does:
+check, choice of the cut-off within the given seconds, samples. Peak memory is the child's
+(`ru_maxrss`). Samples are missing near the end of the log, and the check must find that. Writes to
+`benchmarks/results`.
 """
 
 import argparse
@@ -25,41 +26,40 @@ from typing import Any
 import jax
 import numpy as np
 
-from delan.data.cosines import cosines
 from delan.models.rigid_body import RigidBody
+from delan.motions.cosines import cosines
 from delan.robots.barrett_wam import WAM7
 
 from .results import write_results
 
-RATE, SECONDS = 500.0, 120.0
-"""Of one motion [Hz, s]."""
-MOTIONS = 4
-"""that differ; they come in turn."""
-GAP_ROWS = 100
-"""that are missing in the last motion."""
+# Sampling rate [Hz] and duration [s] of a motion.
+RATE = 500.0
+SECONDS = 120.0
+MOTIONS = 4  # different ones, which are repeated in turn
+GAP_ROWS = 100  # rows missing in the last motion
 
 Rows = dict[str, Any]
 
 READ = """
-from delan.data.logs import read_log
+from delan.logs.reading import read_log
 print(len(read_log(sys.argv[1], sound=False).t), "rows")
 """
 CHECK = """
-from delan.interfaces.cli import app
+from delan.cli.main import app
 app(["check", sys.argv[1], "--json"], standalone_mode=False)
 """
 PREPARE = """
 import jax
 from pathlib import Path
-from delan.data.logs import read_log
-from delan.data.preparation import prepare
-from delan.interfaces.check import check_up
-from delan.interfaces.log_options import read_options, MEMORY
-from delan.learning.preparing import choose_preparation
+from delan.logs.reading import read_log
+from delan.logs.preparation import prepare
+from delan.cli.check_command import check_up
+from delan.cli.log_options import read_options, MEMORY
+from delan.learning.cutoff import choose_preparation
 recording, findings = check_up(read_log(sys.argv[1], read_options(memory=MEMORY)), None)
 choice = choose_preparation(recording, key=jax.random.key(0), seconds=float(sys.argv[2]))
 done = prepare(recording, choice.settings).preparation
-told = "all" if done.excerpt is None else done.excerpt.told
+told = "all" if done.excerpt is None else done.excerpt.summary
 print(f"used {told}; cut-off {choice.settings.cutoff:.3g} Hz, {done.samples} samples")
 """
 USED = """
@@ -71,23 +71,32 @@ STEPS = {"read_log": READ, "check": CHECK, "prepare": PREPARE}
 
 
 def motion(number: int) -> Rows:
-    """Cosines, the torques they take, friction, and noise on every channel."""
-    found = cosines(WAM7.limits, key=jax.random.key(number), share=0.5, duration=SECONDS).sample(1 / RATE)
+    """Return cosines with their torques, friction, and noise on every channel."""
+    found = cosines(WAM7.limits, key=jax.random.key(number), share=0.5, duration=SECONDS).sample(
+        1 / RATE
+    )
     tau = RigidBody.from_urdf(WAM7.urdf()).rows(found.q, found.qd, found.qdd).total
     tau = tau + 0.1 * tau.std(axis=0) * np.tanh(found.qd / 0.02)
     noise = np.random.default_rng(number).standard_normal((3, *tau.shape))
-    qd, tau = (x + 0.01 * x.std(axis=0) * one for x, one in zip((found.qd, tau), noise[1:], strict=True))
+    qd, tau = (
+        x + 0.01 * x.std(axis=0) * one for x, one in zip((found.qd, tau), noise[1:], strict=True)
+    )
     return {"t": found.t, "q": found.q + 2e-5 * noise[0], "qd": qd, "tau": tau}
 
 
 def with_gap(rows: Rows) -> Rows:
-    """The same with some rows missing in its last quarter."""
+    """Return the motion with rows missing in its last quarter."""
     at = 3 * len(rows["t"]) // 4
-    return {name: np.delete(values, np.s_[at : at + GAP_ROWS], axis=0) for name, values in rows.items()}
+    return {
+        name: np.delete(values, np.s_[at : at + GAP_ROWS], axis=0) for name, values in rows.items()
+    }
 
 
 def write_csv(path: Path, rows: Rows) -> None:
-    names = ["t", *(f"{name}{joint}" for name in ("q", "qd", "tau") for joint in range(rows["q"].shape[1]))]
+    names = [
+        "t",
+        *(f"{name}{joint}" for name in ("q", "qd", "tau") for joint in range(rows["q"].shape[1])),
+    ]
     table = np.column_stack([rows[name] for name in ("t", "q", "qd", "tau")])
     np.savetxt(path, table, "%.9g", delimiter=",", header=",".join(names), comments="")
 
@@ -97,7 +106,7 @@ def write_npz(path: Path, rows: Rows) -> None:
 
 
 def write_folder(folder: Path, size: float) -> Path:
-    """Half of the bytes as CSV, half as npz; files that are alike are copied, for text takes long to write."""
+    """Write half of the bytes as CSV, half as npz; repeated files are copied, which is faster."""
     motions = [motion(number) for number in range(MOTIONS)]
     folder.mkdir()
     for suffix, write in (("csv", write_csv), ("npz", write_npz)):
@@ -114,7 +123,7 @@ def write_folder(folder: Path, size: float) -> Path:
 
 
 def write_file(path: Path, size: float) -> Path:
-    """One npz file, each motion a trajectory of it; numpy wants its ending."""
+    """Write one npz file in which each motion is a trajectory."""
     motions = [motion(number) for number in range(MOTIONS)]
     count = int(size / sum(values.nbytes for values in motions[0].values()))
     runs = [*(motions[number % MOTIONS] for number in range(count)), with_gap(motions[0])]
@@ -129,53 +138,81 @@ LOGS: dict[str, Callable[[Path, float], Path]] = {"folder": write_folder, "file"
 
 
 def _written(name: str, path: Path, size: float) -> Path:
-    """The log, written in a process of its own: Linux counts the peak of whoever starts a process as that one's too."""
+    """Write the log in its own process: on Linux a child inherits the peak memory of its parent."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as writer:
         return writer.submit(LOGS[name], path, size).result()
 
 
 def measure(step: str, log: Path, seconds: float) -> dict[str, Any]:
-    """A step in a process of its own: its seconds, by the clock and of the processor, its peak memory, what it said."""
-    script = "import sys\ntry:" + STEPS[step].replace("\n", "\n    ") + "\nexcept SystemExit: pass" + USED
+    """Run a step in its own process; return wall and processor time, peak memory and output."""
+    script = (
+        "import sys\ntry:"
+        + STEPS[step].replace("\n", "\n    ")
+        + "\nexcept SystemExit: pass"
+        + USED
+    )
     began = time.perf_counter()
     ran = subprocess.run(
-        [sys.executable, "-c", script, str(log), str(seconds)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", script, str(log), str(seconds)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if ran.returncode:
         raise SystemExit(f"{step} {log}: {ran.stderr}")
     processor, kilobytes = ran.stderr.split()[-2:]
-    found: dict[str, Any] = {"seconds": time.perf_counter() - began, "processor_seconds": float(processor)}
+    found: dict[str, Any] = {
+        "seconds": time.perf_counter() - began,
+        "processor_seconds": float(processor),
+    }
     found["peak_megabytes"] = int(kilobytes) * 1024 / 1e6
     if step != "check":
         return {**found, "told": ran.stdout.strip()}
     told = json.loads(ran.stdout)
     gaps = [one["text"] for one in told["findings"] if one["kind"] == "gap"]
     excerpt = [one["text"] for one in told["findings"] if one["kind"] == "excerpt"]
-    return {**found, "rows": told["rows"], "gaps": gaps, "told": excerpt, "verdict": told["verdict"]}
+    return {
+        **found,
+        "rows": told["rows"],
+        "gaps": gaps,
+        "told": excerpt,
+        "verdict": told["verdict"],
+    }
 
 
 def _measured(name: str, log: Path, seconds: float) -> dict[str, Any]:
-    """Every step for one log."""
+    """Measure every step for one log."""
     files = list(log.iterdir()) if log.is_dir() else [log]
-    results: dict[str, Any] = {"bytes": sum(file.stat().st_size for file in files), "files": len(files)}
+    results: dict[str, Any] = {
+        "bytes": sum(file.stat().st_size for file in files),
+        "files": len(files),
+    }
     for step in STEPS:
         results[step] = found = measure(step, log, seconds)
         told = found["gaps"] + found["told"] if step == "check" else [found["told"]]
         taken = f"{found['seconds']:.0f} s, {found['processor_seconds']:.0f} s of a core"
-        print(f"{name}, {step}: {found['peak_megabytes']:.0f} MB at most, {taken}; {'; '.join(told)}")
+        print(
+            f"{name}, {step}: {found['peak_megabytes']:.0f} MB at most, {taken}; {'; '.join(told)}"
+        )
         sys.stdout.flush()
     return results
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("logs", nargs="*", default=list(LOGS), metavar="LOG", help=", ".join(LOGS))
     parser.add_argument("--gigabytes", type=float, default=2.0)
     parser.add_argument("--seconds", type=float, default=60.0, help="for the choice of the cut-off")
-    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="on a disk with room")
+    parser.add_argument(
+        "--folder", type=Path, default=Path(tempfile.gettempdir()), help="on a disk with room"
+    )
     options = parser.parse_args()
     if shutil.disk_usage(options.folder).free < 1.5e9 * options.gigabytes:
-        raise SystemExit(f"{options.folder} has too little room for {options.gigabytes} GB of logs; give a --folder")
+        raise SystemExit(
+            f"{options.folder} has no room for {options.gigabytes} GB of logs; give a --folder"
+        )
     for name in options.logs:
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
             log = _written(name, Path(folder) / name, 1e9 * options.gigabytes)

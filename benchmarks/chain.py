@@ -1,10 +1,10 @@
-"""The Lagrangian chain on the simulated Barrett WAM and on twenty arms that nobody built.
+"""The Lagrangian chain on the simulated Barrett WAM and on twenty random arms.
 
     python -m benchmarks.chain [wam] [arms] [friction] [cost]
 
-Nothing but joint data is given to the chain. Scores are nMSE of the torque on other motions without noise, mean over
-joints. Every fit of the WAM runs in a process of its own with nothing compiled before, so that its seconds are those of
-a first use. All rows by default.
+The chain gets joint data only. Scores are nMSE of the torque on noise-free test motions, mean over
+joints. Every fit of the WAM runs in its own process with nothing compiled, so its time is that of a
+first use. All rows by default.
 """
 
 import multiprocessing
@@ -17,40 +17,45 @@ import jax
 import numpy as np
 
 from delan.joints import Dataset, JointKind, JointLimits
-from delan.learning.evaluate import evaluate
-from delan.learning.fit import fit
-from delan.learning.fit_result import Friction
-from delan.learning.planning import ModelChoice
-from delan.models.actuated import ActuatedModel
-from delan.models.actuator import Actuator, ActuatorSettings
+from delan.learning.model_fit import fit_model
+from delan.learning.scores import evaluate
+from delan.learning.study import FrictionChoice, Study
 from delan.models.chain import LagrangianChain, LagrangianChainSettings
-from delan.models.dynamics import DynamicsModel
+from delan.models.friction import Friction, FrictionSettings
 from delan.models.geometry import from_rigid_body, learned_arm
+from delan.models.model import Model
 from delan.models.network import LagrangianNetwork
 from delan.models.rigid_body import RigidBody
 from delan.robots.barrett_wam import DRIVE_INERTIA, WAM7
-from tests.members import noisy
-from tests.random_arms import random_arm, rigid, scattered, swung
+from delan.solvers.plan import ModelChoice
+from tests.support.members import noisy
+from tests.support.random_arms import random_arm, rigid, scattered, swung
 
 from .results import write_results
 
 SEEDS = range(5)
 SAMPLES, NOISY_SAMPLES, FEW = 2_000, 5_000, 50
 TRAINING, UNSEEN = range(10), range(100, 105)
-PRISMATIC, TREE = {3: (2,), 8: (0, 4)}, 12
-"""Which of the twenty arms have sliding joints, and where; which is a tree."""
+# Prismatic joints by the number of the arm, and the number of the arm that is a tree.
+PRISMATIC = {3: (2,), 8: (0, 4)}
+TREE = 12
 
 
-def wam(*, friction: Actuator | None = None, rotors: bool = False) -> RigidBody:
+def wam(*, friction: Friction | None = None, rotors: bool = False) -> RigidBody:
     armature = np.array(DRIVE_INERTIA) if rotors else None
     return RigidBody.from_urdf(WAM7.urdf(), friction=friction, armature=armature)
 
 
-def known_friction() -> Actuator:
-    """Viscous, Coulomb and Stribeck friction of the size that the WAM's joints have."""
+def known_friction() -> Friction:
+    """Return viscous, Coulomb and Stribeck friction as large as that of the WAM's joints."""
     fall = np.geomspace(1, 0.05, 7)
-    return Actuator.known(
-        WAM7.joints, viscous=1.0 * fall, coulomb=2.0 * fall, stribeck=1.0 * fall, width=0.03, stribeck_speed=0.12
+    return Friction.known(
+        WAM7.joints,
+        viscous=1.0 * fall,
+        coulomb=2.0 * fall,
+        stribeck=1.0 * fall,
+        width=0.03,
+        stribeck_speed=0.12,
     )
 
 
@@ -60,11 +65,11 @@ def score(
     dataset: Dataset,
     seed: int,
     model: ModelChoice = "chain",
-    friction: Friction = None,
+    friction: FrictionChoice = None,
 ) -> tuple[dict[str, Any], Any]:
-    """Fit, and score on unseen motion at the same and at twice the speed."""
+    """Fit, and score on test motion at the same and at twice the speed."""
     began = time.perf_counter()
-    result = fit(dataset, model, friction=friction, key=jax.random.key(seed))
+    result = fit_model(Study.of(dataset, friction=friction, key=jax.random.key(seed)), model)
     seconds = time.perf_counter() - began
     unseen, faster = (swung(body, limits, UNSEEN, speed=speed) for speed in (1.0, 2.0))
     told = {
@@ -78,13 +83,15 @@ def score(
 
 
 def inertia_error(model: Any, body: RigidBody, dataset: Dataset) -> float:
-    """The largest ‖H_learned − H‖ / ‖H‖ on unseen positions."""
-    assert isinstance(model, DynamicsModel)
+    """Return the largest ‖H_learned − H‖ / ‖H‖ on test positions."""
+    assert model.promises.mechanics
     with jax.enable_x64(True):
         places = dataset.q[::50]
         learned = np.asarray(jax.jit(jax.vmap(lambda q: model.mass_matrix(q)))(places))
     true = np.stack([body.mass_matrix(q) for q in places])
-    return float(np.max(np.linalg.norm(learned - true, axis=(1, 2)) / np.linalg.norm(true, axis=(1, 2))))
+    return float(
+        np.max(np.linalg.norm(learned - true, axis=(1, 2)) / np.linalg.norm(true, axis=(1, 2)))
+    )
 
 
 def wam_row(kind: str, seed: int) -> dict[str, Any]:
@@ -92,7 +99,9 @@ def wam_row(kind: str, seed: int) -> dict[str, Any]:
     datasets: dict[str, Callable[[], Dataset]] = {
         "smooth": lambda: swung(body, limits, TRAINING, samples=SAMPLES),
         "scattered": lambda: scattered(body, limits, FEW, seed=seed),
-        "noisy": lambda: noisy(swung(body, limits, TRAINING, samples=NOISY_SAMPLES), 0.05, seed=seed),
+        "noisy": lambda: noisy(
+            swung(body, limits, TRAINING, samples=NOISY_SAMPLES), 0.05, seed=seed
+        ),
     }
     told, result = score(body, limits, datasets[kind](), seed)
     learned, true = learned_arm(result.model), learned_arm(from_rigid_body(body))
@@ -104,12 +113,16 @@ def friction_row(kind: str, seed: int) -> dict[str, Any]:
     truth = known_friction()
     body = wam(friction=truth, rotors=True)
     dataset = swung(body, WAM7.limits, TRAINING)
-    terms = ActuatorSettings(("viscous", "coulomb", "stribeck", "offset"))
-    told, result = score(body, WAM7.limits, dataset, seed, friction="auto" if kind == "chosen" else terms)
-    assert isinstance(result.model, ActuatedModel)
-    head, speeds = result.model.actuator, np.linspace(-1.5, 1.5, 301)
+    terms = FrictionSettings(("viscous", "coulomb", "stribeck", "offset"))
+    told, result = score(
+        body, WAM7.limits, dataset, seed, friction="auto" if kind == "chosen" else terms
+    )
+    assert isinstance(result.model, Model)
+    assert result.model.friction is not None
+    head, speeds = result.model.friction, np.linspace(-1.5, 1.5, 301)
     learned, true = (
-        np.stack([np.asarray(one.friction(np.full(7, v), np.zeros(7))) for v in speeds]) for one in (head, truth)
+        np.stack([np.asarray(one.torque(np.full(7, v), np.zeros(7))) for v in speeds])
+        for one in (head, truth)
     )
     told["friction_curve_error"] = float(
         np.max(np.sqrt(np.mean((learned - true) ** 2, axis=0) / np.mean(true**2, axis=0)))
@@ -131,9 +144,10 @@ def arm_row(_: str, seed: int) -> dict[str, Any]:
 
 
 def cost() -> dict[str, float]:
-    """Floating-point operations of one inverse dynamics by XLA's own count.
+    """Return the floating-point operations of one inverse dynamics, as counted by XLA.
 
-    XLA counts the body of a loop once; the chain's loops run once a joint, so its count is taken as many times.
+    XLA counts the body of a loop once; the chain's loops run once a joint, so its count is taken as
+    many times.
     """
     motion = (jax.numpy.zeros(7),) * 3
     flops = {}
@@ -141,7 +155,11 @@ def cost() -> dict[str, float]:
         ("chain", LagrangianChain(WAM7.joints, key=jax.random.key(0)), 7),
         ("network", LagrangianNetwork(WAM7.joints, key=jax.random.key(0)), 1),
     ):
-        compiled = jax.jit(lambda q, qd, qdd, m=model: m.inverse_dynamics(q, qd, qdd)).lower(*motion).compile()
+        compiled = (
+            jax.jit(lambda q, qd, qdd, m=model: m.inverse_dynamics(q, qd, qdd))
+            .lower(*motion)
+            .compile()
+        )
         flops[name] = times * float((compiled.cost_analysis() or {})["flops"])
     return {**flops, "ratio": flops["chain"] / flops["network"]}
 
@@ -186,7 +204,10 @@ def main() -> None:
             ):
                 values = [one[key] for one in rows if key in one]
                 if values:
-                    print(f"{title}: {key} median {np.median(values):.2e}, worst {max(values):.2e}", flush=True)
+                    print(
+                        f"{title}: {key} median {np.median(values):.2e}, worst {max(values):.2e}",
+                        flush=True,
+                    )
         write_results(f"chain_{name}", {"rows": told})
 
 

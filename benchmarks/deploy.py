@@ -1,10 +1,10 @@
-"""How fast a model is where it is used: Pinocchio as the yardstick, JAX, C called from Python, and C inside C.
+"""Latency of a model in use: Pinocchio as the reference, JAX, C called from Python, C inside C.
 
     python -m benchmarks.deploy [--official PATH]
 
-All are timed in turns on one core, so that they share the machine's moods: half and 99 % of single calls stay below the
-times told. The arm is the WAM's 7 joints; the chain is the exact arm, the networks have random weights. Writes to
-`benchmarks/results`.
+All are timed in turns on one core, so that other load affects them alike; reported are p50 and p99
+of single calls. The arm is the WAM with 7 joints; the chain is the exact arm, the networks have
+random weights. Writes to `benchmarks/results`.
 """
 
 import argparse
@@ -27,34 +27,39 @@ from .results import write_results
 from .timing import Call, Latency, latencies, take_one_core
 
 TURNS, CALLS = 40, 200
+# Blocks short enough that some are never interrupted, even on a busy machine.
 C_TURNS, C_MEANS, C_CALLS, C_SINGLES = 9, 400, 100, 4000
-"""Blocks short enough that some are never interrupted, even on a busy machine."""
 YARDSTICK = "Pinocchio rnea"
 pin: Any = pinocchio  # its compiled module carries no types
 
 
 def python_calls(made: dict[str, Any], official: OfficialCode | None) -> Iterator[tuple[str, Call]]:
-    """Every call from Python that is timed, by name."""
+    """Return every call from Python that is timed, by name."""
     yardstick = pin.buildModelFromXML(WAM7.urdf())
     data = yardstick.createData()
     motion = np.random.default_rng(0).uniform(-1, 1, (3, 7))
     yield YARDSTICK, (pin.rnea, (yardstick, data, *motion))
     yield "Pinocchio aba", (pin.aba, (yardstick, data, *motion))
     for name, model in made.items():
-        compiled = {precision: delan.compile(model, precision=precision) for precision in PRECISIONS}
+        compiled = {
+            precision: delan.compile(model, precision=precision) for precision in PRECISIONS
+        }
         for direction in directions(model):
             method = f"{direction}_dynamics"
             yield f"{name}, {direction}, JAX", jax_call(getattr(model, method), motion)
             for precision in PRECISIONS:
                 rows = tuple(motion.astype("float32" if precision == "float" else "float64"))
-                yield f"{name}, {direction}, C {precision}", (getattr(compiled[precision], method), rows)
+                yield (
+                    f"{name}, {direction}, C {precision}",
+                    (getattr(compiled[precision], method), rows),
+                )
     if official is not None:
         for name, call in official.calls(motion, 64).items():
             yield f"{name} 2 × 64, inverse", call
 
 
 def jax_call(method: Any, motion: np.ndarray) -> Call:
-    """A jitted function from arrays to an array, as a controller would call it."""
+    """Return a jitted function from arrays to an array, as a controller calls it."""
     jitted = jax.jit(lambda q, qd, push: method(q, qd, push))
 
     def call(q: np.ndarray, qd: np.ndarray, push: np.ndarray) -> np.ndarray:
@@ -66,10 +71,13 @@ def jax_call(method: Any, motion: np.ndarray) -> Call:
 
 
 def in_c(programs: list[Program]) -> dict[str, dict[str, float]]:
-    """Least mean, p50 and p99 of calls inside C [µs], in turns: the least, and the medians over the turns."""
+    """Return the least mean, and the medians over turns of p50 and p99, of calls inside C [µs]."""
     told = np.array(
         [
-            [[float(one) for one in program.run(C_MEANS, C_CALLS, C_SINGLES).stdout.split()] for program in programs]
+            [
+                [float(one) for one in program.run(C_MEANS, C_CALLS, C_SINGLES).stdout.split()]
+                for program in programs
+            ]
             for _ in range(C_TURNS)
         ]
     )
@@ -84,14 +92,16 @@ def in_c(programs: list[Program]) -> dict[str, dict[str, float]]:
 
 
 def measure(official: OfficialCode | None = None) -> dict[str, Any]:
-    """Latencies from Python, over that of Pinocchio's rnea, and inside C."""
+    """Measure latencies from Python, relative to Pinocchio's rnea, and inside C."""
     made = models()
     from_python = latencies(dict(python_calls(made, official)), TURNS, CALLS)
     with tempfile.TemporaryDirectory() as folder:
         inside = in_c(list(build_programs(made, Path(folder))))
     rnea = from_python[YARDSTICK].p50
     told = {
-        "from_python": {name: {**asdict(one), "over_rnea": one.p50 / rnea} for name, one in from_python.items()},
+        "from_python": {
+            name: {**asdict(one), "over_rnea": one.p50 / rnea} for name, one in from_python.items()
+        },
         "in_c": inside,
         "compiler": compiler_version(),
     }
@@ -104,12 +114,21 @@ def tell(told: dict[str, Any]) -> None:
     print(f"{'':40s} {'p50':>12s} {'p99':>11s} {'rnea':>9s} {'p50':>9s} {'p99':>8s} {'least':>8s}")
     for name, one in told["from_python"].items():
         inside = told["in_c"].get(name)
-        c = "" if inside is None else f"{inside['p50']:9.2f} {inside['p99']:8.2f} {inside['least']:8.2f}"
-        print(f"  {name:38s} {one['p50']:12.2f} {one['p99']:11.2f} {one['over_rnea']:9.2f} {c}", flush=True)
+        c = (
+            ""
+            if inside is None
+            else f"{inside['p50']:9.2f} {inside['p99']:8.2f} {inside['least']:8.2f}"
+        )
+        print(
+            f"  {name:38s} {one['p50']:12.2f} {one['p99']:11.2f} {one['over_rnea']:9.2f} {c}",
+            flush=True,
+        )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--official", type=Path, help="a clone of the published code")
     chosen = parser.parse_args()
     take_one_core()

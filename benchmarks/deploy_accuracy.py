@@ -1,12 +1,12 @@
-"""How near the C code of models is to the models in float64 JAX, on 10,000 states, by compiler and optimisation.
+"""Error of exported C code against float64 JAX on 10,000 states, by compiler and optimisation.
 
     python -m benchmarks.deploy_accuracy [--clang COMMAND]
 
-Every build takes all warnings as errors; two of each compiler run under its address and its undefined-behaviour
-sanitizer, if it has them. An error is relative to the largest number of its result over all states; beside it stands
-the worst relative to the largest of the same state, which counts states where the parts of a torque cancel. gcc and
-clang are used where they are; COMMAND calls a clang of another name, such as "zig cc". Exits with 1 if a limit is
-passed. Writes to `benchmarks/results`.
+Warnings are errors; two builds of each compiler use its address and undefined-behaviour sanitizers,
+if it has them. Errors are relative to the largest value of a result over all states; also reported
+is the worst error relative to the largest value of the same state, which is large where components
+of a torque cancel. gcc and clang are used if installed; COMMAND calls a clang of another name, such
+as "zig cc". Exits with 1 if a limit is exceeded. Writes to `benchmarks/results`.
 """
 
 import argparse
@@ -23,14 +23,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import delan
-from delan.deploy.c_source import CSource, c_source
+from delan.deploy.c_code import CSource, c_source
 from delan.deploy.functions import with_numbers
-from delan.deploy.shape import ExportSettings, Precision
-from delan.models.actuated import ActuatedModel
-from delan.models.actuator import Actuator, ActuatorSettings, MotorPair
+from delan.deploy.layout import ExportSettings, Precision
 from delan.models.feed_forward import FeedForwardNetwork
+from delan.models.friction import Friction, FrictionSettings, MotorPair
 from delan.models.geometry import from_rigid_body
+from delan.models.model import Model
 from delan.models.network import LagrangianNetwork
 from delan.models.rigid_body import RigidBody
 from delan.robots.barrett_wam import WAM7
@@ -86,15 +85,17 @@ int main(void)
 
 
 def models() -> dict[str, Any]:
-    """Of the WAM's 7 joints: the exact arm, random networks, and the arm with friction of every kind."""
+    """Return models of the WAM: the exact arm, random networks, the arm with every friction."""
     chain = from_rigid_body(RigidBody.from_urdf(WAM7.urdf()))
-    terms = ActuatorSettings(("armature", "viscous", "asymmetric", "stribeck", "offset", "load", "stops"))
-    head = Actuator(WAM7.joints, ActuatorSettings(terms.terms, pairs=(MotorPair(5, 4, 0.6),)))
+    terms = FrictionSettings(
+        ("armature", "viscous", "asymmetric", "stribeck", "offset", "load", "stops")
+    )
+    head = Friction(WAM7.joints, FrictionSettings(terms.terms, pairs=(MotorPair(5, 4, 0.6),)))
     weights = jnp.asarray(np.random.default_rng(3).uniform(0.1, 0.8, head.weights.value.shape))
     motors = eqx.tree_at(lambda one: one.weights.value, head, weights)
     return {
         "chain": chain,
-        "chain with motors": ActuatedModel(chain, motors),
+        "chain with motors": Model(chain, motors),
         "network 2 × 64": LagrangianNetwork(WAM7.joints, key=jax.random.key(0)),
         "feed-forward 2 × 64": FeedForwardNetwork(WAM7.joints, key=jax.random.key(0)),
     }
@@ -102,9 +103,9 @@ def models() -> dict[str, Any]:
 
 @eqx.filter_jit
 def truth(model: Any, q: jax.Array, qd: jax.Array, push: jax.Array) -> dict[str, jax.Array]:
-    """What the model says of the states."""
+    """Return the results of the model for the states."""
     told = {"inverse_dynamics": jax.vmap(model.inverse_dynamics)(q, qd, push)}
-    if isinstance(model, delan.DynamicsModel):
+    if model.promises.mechanics:
         parts = jax.vmap(model.components)(q, qd, push)
         told |= {
             "forward_dynamics": jax.vmap(model.forward_dynamics)(q, qd, push),
@@ -117,8 +118,10 @@ def truth(model: Any, q: jax.Array, qd: jax.Array, push: jax.Array) -> dict[str,
     return told
 
 
-def answers(compiler: list[str], flags: tuple[str, ...], made: CSource, real: str, given: bytes) -> bytes | str:
-    """What the built code says of the states; or why there is none, in a line."""
+def answers(
+    compiler: list[str], flags: tuple[str, ...], made: CSource, real: str, given: bytes
+) -> bytes | str:
+    """Return the results of the compiled code for the states, or a line that says why not."""
     calls = [
         f"        arm_{name}({arguments});\n        tell(out, {count});"
         for name, (arguments, count) in CALLS.items()
@@ -141,15 +144,19 @@ def answers(compiler: list[str], flags: tuple[str, ...], made: CSource, real: st
 
 
 def can_build(compiler: list[str], flags: tuple[str, ...]) -> bool:
-    """Whether a compiler knows the flags and has what they need, such as a sanitizer's library."""
+    """Return whether a compiler supports the flags and has their libraries."""
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "main.c").write_text("int main(int count, char **words) { return !words[count - 1][0]; }\n")
+        (Path(folder) / "main.c").write_text(
+            "int main(int count, char **words) { return !words[count - 1][0]; }\n"
+        )
         command = [*compiler, *STRICT, *flags, "main.c", "-o", "main"]
         return subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode == 0
 
 
-def errors(got: bytes, wanted: dict[str, np.ndarray], order: list[str]) -> dict[str, dict[str, float]]:
-    """The worst error of every function, over all states and over each."""
+def errors(
+    got: bytes, wanted: dict[str, np.ndarray], order: list[str]
+) -> dict[str, dict[str, float]]:
+    """Return the worst error of every function, relative to all states and to each."""
     ends = np.cumsum([wanted[name].shape[1] for name in order])
     columns = np.split(np.frombuffer(got).reshape(STATES, ends[-1]), ends[:-1], axis=1)
     told = {}
@@ -158,7 +165,10 @@ def errors(got: bytes, wanted: dict[str, np.ndarray], order: list[str]) -> dict[
         if not sizes.any():  # no friction: zero must be zero
             told[name] = {"error": float(away.max()), "of_each_state": float(away.max())}
             continue
-        told[name] = {"error": float(away.max() / sizes.max()), "of_each_state": float((away / sizes).max())}
+        told[name] = {
+            "error": float(away.max() / sizes.max()),
+            "of_each_state": float((away / sizes).max()),
+        }
     return told
 
 
@@ -168,7 +178,9 @@ def compilers(clang: str | None) -> dict[str, list[str]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--clang", help="the command of a clang")
     found = compilers(parser.parse_args().clang)
     jax.config.update("jax_enable_x64", True)
@@ -191,14 +203,22 @@ def main() -> None:
                 for build, flags in builds[compiler].items():
                     got = answers(command, flags, made, precision, rows.tobytes())
                     said = got if isinstance(got, str) else errors(got, wanted, order)
-                    worst = said if isinstance(said, str) else max(one["error"] for one in said.values())
+                    worst = (
+                        said
+                        if isinstance(said, str)
+                        else max(one["error"] for one in said.values())
+                    )
                     fine = not isinstance(worst, str) and worst <= limit
                     passed &= fine
                     told = f"{name:20s} {precision:6s} {compiler:5s} {build:10s} {worst}"
                     print(told, "" if fine else "TOO FAR", flush=True)
-                    table.setdefault(name, {}).setdefault(precision, {}).setdefault(compiler, {})[build] = said
+                    table.setdefault(name, {}).setdefault(precision, {}).setdefault(compiler, {})[
+                        build
+                    ] = said
     versions = {
-        name: subprocess.run([*command, "--version"], capture_output=True, text=True, check=False).stdout.split("\n")[0]
+        name: subprocess.run(
+            [*command, "--version"], capture_output=True, text=True, check=False
+        ).stdout.split("\n")[0]
         for name, command in found.items()
     }
     write_results(

@@ -1,4 +1,4 @@
-"""The models whose C code is measured, at the WAM's 7 joints, and programs that call that code inside C."""
+"""Models of the WAM whose C code is measured, and programs that call that code inside C."""
 
 import shutil
 import subprocess
@@ -9,10 +9,9 @@ from typing import Any
 
 import jax
 
-from delan.deploy.c_source import c_source
+from delan.deploy.c_code import c_source
 from delan.deploy.compiler import FLAGS, find_compiler
-from delan.deploy.shape import ExportSettings, Precision
-from delan.models.dynamics import DynamicsModel
+from delan.deploy.layout import ExportSettings, Precision
 from delan.models.feed_forward import FeedForwardNetwork
 from delan.models.geometry import from_rigid_body
 from delan.models.network import LagrangianNetwork
@@ -25,7 +24,9 @@ HARNESS = Path(__file__).parent / "harness.c"
 
 
 def models() -> dict[str, Any]:
-    """The exact arm as a chain, the network at random weights, and a plain network as the floor of what one costs."""
+    """Return the exact arm as a chain, a random network, and a plain network as the lower bound of
+    what one costs.
+    """
     return {
         "chain": from_rigid_body(RigidBody.from_urdf(WAM7.urdf())),
         "network 2 × 64": LagrangianNetwork(WAM7.joints, key=jax.random.key(0)),
@@ -34,26 +35,30 @@ def models() -> dict[str, Any]:
 
 
 def directions(model: Any) -> tuple[str, ...]:
-    return ("inverse", "forward") if isinstance(model, DynamicsModel) else ("inverse",)
+    return ("inverse", "forward") if model.promises.mechanics else ("inverse",)
 
 
 @dataclass(frozen=True)
 class Program:
-    """A model's code with `harness.c` around it."""
+    """The code of a model compiled with `harness.c`."""
 
     model: str
     precision: Precision
     direction: str
     path: Path
 
-    def run(self, turns: int, calls: int, singles: int, before: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, turns: int, calls: int, singles: int, before: Sequence[str] = ()
+    ) -> subprocess.CompletedProcess[str]:
         """Run it, with another program before it on the line if one is to watch."""
         counts = (str(turns), str(calls), str(singles))
         command = [*before, str(self.path), self.direction, *counts]
         return subprocess.run(command, capture_output=True, text=True, check=True)
 
 
-def build_programs(made: Mapping[str, Any], folder: Path, flags: Sequence[str] = PROGRAM_FLAGS) -> Iterator[Program]:
+def build_programs(
+    made: Mapping[str, Any], folder: Path, flags: Sequence[str] = PROGRAM_FLAGS
+) -> Iterator[Program]:
     """Compile every model in both precisions, one program for all its directions."""
     compiler = find_compiler()
     if compiler is None:
@@ -66,14 +71,29 @@ def build_programs(made: Mapping[str, Any], folder: Path, flags: Sequence[str] =
             (place / "arm.h").write_text(source.header)
             (place / "arm.c").write_text(source.source)
             shutil.copy(HARNESS, place)
-            defined = [f"-DREAL={precision}", *(["-DFORWARD"] if "forward" in directions(model) else [])]
-            command = [compiler, "-std=c99", *flags, *defined, "arm.c", "harness.c", "-o", "program", "-lm"]
+            defined = [
+                f"-DREAL={precision}",
+                *(["-DFORWARD"] if "forward" in directions(model) else []),
+            ]
+            command = [
+                compiler,
+                "-std=c99",
+                *flags,
+                *defined,
+                "arm.c",
+                "harness.c",
+                "-o",
+                "program",
+                "-lm",
+            ]
             subprocess.run(command, cwd=place, check=True)
             for direction in directions(model):
                 yield Program(name, precision, direction, place / "program")
 
 
 def compiler_version() -> str:
-    """The first line of what the compiler says of itself: counts and times belong to it."""
-    ran = subprocess.run([find_compiler() or "cc", "--version"], capture_output=True, text=True, check=False)
+    """Return the version line of the compiler, to which counts and times belong."""
+    ran = subprocess.run(
+        [find_compiler() or "cc", "--version"], capture_output=True, text=True, check=False
+    )
     return ran.stdout.partition("\n")[0]

@@ -1,10 +1,11 @@
-"""From `delan demo` to the finished page: a first run with nothing compiled, a second one that finds it in the cache.
+"""Time of `delan demo` to the finished page: a first run, and a second with a compilation cache.
 
     python -m benchmarks.first_result
 
-Each run is a process of its own, as the command line starts it. Told are its seconds by the clock, the seconds that all
-cores worked (user time, which other programs on the machine change least) and what JAX says of tracing, lowering and
-compiling. Both networks compile at the same time in two threads, so these can sum to more than passed by the clock.
+Each run is its own process, as the command line starts it. Reported are its wall time, its user
+time (which other programs on the machine change least) and the time that JAX spends on tracing,
+lowering and compiling. Both networks compile at the same time in two threads, so these can sum to
+more than the wall time.
 """
 
 import json
@@ -19,9 +20,12 @@ from .watched_demo import STEPS
 
 
 def run(cache: Path, folder: Path) -> dict[str, float]:
-    """One run of the demo by the clock, in work, and in steps of JAX."""
+    """Return wall time, user time and time of JAX's steps of one run of the demo."""
     began, worked = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    places = {"XDG_CACHE_HOME": str(cache), "JAX_COMPILATION_CACHE_DIR": str(cache / "delan" / "xla")}
+    places = {
+        "XDG_CACHE_HOME": str(cache),
+        "JAX_COMPILATION_CACHE_DIR": str(cache / "delan" / "xla"),
+    }
     apart("benchmarks.watched_demo", str(folder), environment=places)
     seconds, work = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     if not (folder / "report.html").exists():
@@ -35,13 +39,16 @@ def run(cache: Path, folder: Path) -> dict[str, float]:
 
 
 def measure() -> dict[str, dict[str, float]]:
-    """The first run and the second."""
+    """Measure the first run and the second."""
     told = {}
     with tempfile.TemporaryDirectory() as folder:
         for name in ("first run", "second run"):
             told[name] = one = run(Path(folder) / "cache", Path(folder) / name.replace(" ", "_"))
             steps = ", ".join(f"{step} {one[step]:.1f} s" for step in STEPS)
-            print(f"  {name}: {one['seconds']:.1f} s, {one['user_seconds']:.1f} s of work; {steps}", flush=True)
+            print(
+                f"  {name}: {one['seconds']:.1f} s, {one['user_seconds']:.1f} s of work; {steps}",
+                flush=True,
+            )
     return told
 
 

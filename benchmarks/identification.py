@@ -1,10 +1,11 @@
-"""Identification of the simulated Barrett WAM: what is recovered, from how noisy data, and how fast.
+"""Identification of the simulated Barrett WAM: accuracy, sensitivity to noise, and time.
 
     python -m benchmarks.identification
 
-The arm carries Barrett's specification; the URDF that the identification starts from carries another published set.
-Scores are nMSE of the torque on another motion without noise, mean over joints, and the worst of several seeds. Linear
-algebra runs on one core, because its threads spend more time waiting for each other than working on matrices so small.
+The arm carries Barrett's specification; the URDF that the identification starts from carries
+another published set. Scores are nMSE of the torque on a noise-free test motion, mean over joints,
+and the worst of several seeds. Linear algebra runs on one core: on matrices this small its threads
+mostly wait for each other.
 """
 
 import os
@@ -18,13 +19,13 @@ from typing import Any
 
 import numpy as np
 
+from delan.identification.identify import IdentifyResult, IdentifySettings, identify
+from delan.identification.physical_links import pseudo_inertias
 from delan.joints import Dataset
-from delan.learning.identify import IdentifyResult, IdentifySettings, identify
-from delan.learning.physical import pseudo_inertias
 from delan.models.rigid_body import RigidBody
 from delan.robots.barrett_wam import DRIVE_INERTIA, WAM7, WAM7_ANALYTIC
-from tests.members import noisy
-from tests.test_identify import BARE, FRICTION, moved, nmse, real, rigid
+from tests.identification.test_identify import BARE, FRICTION, moved, nmse, real, rigid
+from tests.support.members import noisy
 
 from .results import write_results
 
@@ -41,8 +42,10 @@ ROWS: dict[str, tuple[Callable[[], RigidBody], IdentifySettings, int, float]] = 
 }
 
 
-def score(body: RigidBody, swings: list[Dataset], held_out: Dataset, settings: IdentifySettings) -> dict[str, Any]:
-    """The worst over the seeds of one way to identify."""
+def score(
+    body: RigidBody, swings: list[Dataset], held_out: Dataset, settings: IdentifySettings
+) -> dict[str, Any]:
+    """Return the worst score over the seeds for one way to identify."""
     results = [identify(swing, WAM7_ANALYTIC.urdf(), settings) for swing in swings]
     told: dict[str, Any] = {
         "rank": results[0].rank,
@@ -58,12 +61,14 @@ def score(body: RigidBody, swings: list[Dataset], held_out: Dataset, settings: I
 
 
 def smallest(result: IdentifyResult) -> float:
-    """The smallest eigenvalue of a pseudo-inertia; positive if every link can exist."""
+    """Return the smallest eigenvalue of a pseudo-inertia; positive if every link is physical."""
     return float(np.linalg.eigvalsh(pseudo_inertias(result.model.parameters)).min())
 
 
 def friction_error(result: IdentifyResult) -> float:
-    """Largest error of friction, and of the rotors that can be told (from the third on), over the largest of a kind."""
+    """Largest error of friction, and of the rotors that can be told (from the third on), over the
+    largest of a kind.
+    """
     found = result.model.friction
     assert found is not None
     pairs = [(found.named[term], FRICTION.named[term]) for term in ("coulomb", "viscous", "offset")]
@@ -72,7 +77,7 @@ def friction_error(result: IdentifyResult) -> float:
 
 
 def seconds(settings: IdentifySettings, swing: Dataset) -> float:
-    """Median of three runs."""
+    """Return the median of three runs."""
     times = []
     for _ in range(3):
         began = time.perf_counter()
@@ -86,19 +91,32 @@ def main() -> None:
     for name, (make, settings, samples, noise) in ROWS.items():
         body = make()
         held_out = moved(WAM7, body, 1_000, seed=100)
-        swings = [noisy(moved(WAM7, body, samples, seed=seed), noise, seed) for seed in range(SEEDS)]
+        swings = [
+            noisy(moved(WAM7, body, samples, seed=seed), noise, seed) for seed in range(SEEDS)
+        ]
         told[name] = {}
         for mode, physical in (("plain", False), ("physical", True)):
-            row = told[name][mode] = score(body, swings, held_out, replace(settings, physical=physical))
-            extra = f", friction off by {row['friction_error']:.1e}" if "friction_error" in row else ""
+            row = told[name][mode] = score(
+                body, swings, held_out, replace(settings, physical=physical)
+            )
+            extra = (
+                f", friction off by {row['friction_error']:.1e}" if "friction_error" in row else ""
+            )
             print(
-                f"{name}, {mode}: nMSE {row['nmse']:.1e}, rank {row['rank']}, condition {row['condition']:.1f}, "
-                f"impossible links {row['impossible_links']}, eigenvalue {row['smallest_eigenvalue']:.1e}{extra}"
+                f"{name}, {mode}: nMSE {row['nmse']:.1e}, rank {row['rank']}, "
+                f"condition {row['condition']:.1f}, impossible links {row['impossible_links']}, "
+                f"eigenvalue {row['smallest_eigenvalue']:.1e}{extra}"
             )
     swing = noisy(moved(WAM7, real(), MANY, seconds=100.0), 0.05)
-    speed = {"plain": seconds(IdentifySettings(), swing), "physical": seconds(IdentifySettings(physical=True), swing)}
-    print(f"{MANY} samples × 7 joints: plain {speed['plain']:.2f} s, physical {speed['physical']:.2f} s")
-    write_results("identification", {"seeds": SEEDS, "rows": told, "samples": MANY, "seconds": speed})
+    speed = {
+        "plain": seconds(IdentifySettings(), swing),
+        "physical": seconds(IdentifySettings(physical=True), swing),
+    }
+    print(f"{MANY} samples × 7 joints: plain {speed['plain']:.2f} s")
+    print(f"physical {speed['physical']:.2f} s")
+    write_results(
+        "identification", {"seeds": SEEDS, "rows": told, "samples": MANY, "seconds": speed}
+    )
 
 
 if __name__ == "__main__":

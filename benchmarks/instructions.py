@@ -1,10 +1,11 @@
-"""Instructions of one call of the exported C code, counted by callgrind: the same on a busy machine as on a quiet one.
+"""Instructions of one call of the exported C code, counted by callgrind, independent of load.
 
     python -m benchmarks.instructions [--check]
 
-Needs valgrind. The code is compiled for processors that valgrind knows (x86-64-v3, with AVX2) instead of this one, so
-that counts of different machines compare; they belong to one version of the compiler. `--check` compares with the
-counts kept in `benchmarks/results/instructions.json`, writes nothing, and ends with 1 if one grew by more than 2 %.
+Needs valgrind. The code is compiled for processors that valgrind knows (x86-64-v3, with AVX2)
+instead of this one, so that counts of different machines compare; they belong to one version of the
+compiler. `--check` compares with the counts in `benchmarks/results/instructions.json`, writes
+nothing, and exits with 1 if a count has grown by more than 2 %.
 """
 
 import argparse
@@ -25,56 +26,72 @@ REMEDY = "callgrind counts: left out, there is no valgrind; install it (apt-get 
 
 
 def portable_flags() -> tuple[str, ...]:
-    """Our flags, without what only this processor can run."""
+    """Return the flags of the package, without those for this processor only."""
     target = ("-march=x86-64-v3",) if platform.machine() in ("x86_64", "AMD64") else ()
     return (*(flag for flag in PROGRAM_FLAGS if not flag.startswith("-march")), *target)
 
 
 def count(program: Program) -> int:
-    """Instructions of one call, of the function itself and all that it calls."""
+    """Return the instructions of one call, including those of the functions that it calls."""
     counted = f"--toggle-collect=arm_{program.direction}_dynamics"
     watch = ("valgrind", "--tool=callgrind", counted, "--callgrind-out-file=/dev/null")
     told = program.run(1, CALLS, 0, before=watch).stderr
     found = re.search(r"Collected *: *(\d+)", told)
     if found is None or not int(found[1]):
-        raise SystemExit(f"callgrind counted nothing in arm_{program.direction}_dynamics; it said: {told[-500:]}")
+        raise SystemExit(
+            f"callgrind counted nothing in arm_{program.direction}_dynamics; it said: {told[-500:]}"
+        )
     return round(int(found[1]) / CALLS)
 
 
 def measure() -> dict[str, Any] | None:
-    """Counts of every model's code in both precisions and directions; None without valgrind."""
+    """Return the counts of all models, precisions and directions; None without valgrind."""
     if shutil.which("valgrind") is None:
         print(REMEDY)
         return None
     with tempfile.TemporaryDirectory() as folder:
         programs = build_programs(models(), Path(folder), portable_flags())
-        counts = {f"{one.model}, {one.direction}, C {one.precision}": count(one) for one in programs}
+        counts = {
+            f"{one.model}, {one.direction}, C {one.precision}": count(one) for one in programs
+        }
     told = {"per_call": counts, "compiler": compiler_version(), "flags": " ".join(portable_flags())}
     tell(told, kept())
     return told
 
 
 def kept() -> Mapping[str, int]:
-    """The counts that were kept, if they are of this compiler and of these flags."""
+    """Return the stored counts, if they are of this compiler and these flags."""
     before = read_results("instructions")
-    same = before.get("compiler") == compiler_version() and before.get("flags") == " ".join(portable_flags())
+    same = before.get("compiler") == compiler_version() and before.get("flags") == " ".join(
+        portable_flags()
+    )
     return before["per_call"] if same else {}
 
 
 def tell(told: dict[str, Any], before: Mapping[str, int]) -> None:
     for name, instructions in told["per_call"].items():
-        change = "" if name not in before else f"{instructions / before[name] - 1:+9.1%} since the counts kept"
+        change = (
+            ""
+            if name not in before
+            else f"{instructions / before[name] - 1:+9.1%} since the counts kept"
+        )
         print(f"  {name:38s} {instructions:12,d} {change}")
 
 
 def grown(counts: Mapping[str, int], before: Mapping[str, int]) -> list[str]:
-    """What takes more instructions than it did, by more than `GROWTH`."""
-    return [name for name, value in counts.items() if value > (1 + GROWTH) * before.get(name, value)]
+    """Return the functions whose counts have grown by more than `GROWTH`."""
+    return [
+        name for name, value in counts.items() if value > (1 + GROWTH) * before.get(name, value)
+    ]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="compare with the counts kept, and write nothing")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="compare with the counts kept, and write nothing"
+    )
     chosen = parser.parse_args()
     told = measure()
     if told is None:

@@ -1,11 +1,11 @@
-"""How many samples each model needs: the 7-joint WAM, 1 % torque noise, 50 to 10,000 samples of smooth motion.
+"""Error against the number of samples: the WAM, 1 % torque noise, 50 to 10,000 samples.
 
     python -m benchmarks.learning_curves [--seconds 45]
 
-Scores are nMSE of the torque on other motions without noise, mean over joints. The chain, the DeLaN network and the
-feed-forward network see joint data alone, and get at most the given seconds each. The networks use them up, a third for
-each of three weight decays, of which validation chooses. The identification knows the kinematics. Writes numbers and a
-figure to `benchmarks/results`.
+Scores are nMSE of the torque on noise-free test motions, mean over joints. The chain, the DeLaN
+network and the feed-forward network get joint data only, and at most the given seconds each. The
+networks use all of it, a third for each of three weight decays; validation chooses. The
+identification knows the kinematics. Writes numbers and a figure to `benchmarks/results`.
 """
 
 import argparse
@@ -14,18 +14,19 @@ from typing import Any
 import jax
 import numpy as np
 
-from delan.drawing import INK, LEARNED, RIVAL, drawing
+from delan.figures import INK, LEARNED, RIVAL, drawing
+from delan.identification.identify import IdentifySettings, identify
 from delan.joints import Dataset
-from delan.learning.evaluate import evaluate
-from delan.learning.fit import fit
-from delan.learning.identify import IdentifySettings, identify
-from delan.learning.objective import Objective
-from delan.learning.planning import FitSettings
+from delan.learning.model_fit import fit_model
+from delan.learning.scores import evaluate
+from delan.learning.study import Study
 from delan.models.network import LagrangianNetworkSettings
 from delan.models.rigid_body import RigidBody
 from delan.robots.barrett_wam import WAM7, WAM7_ANALYTIC
-from tests.members import noisy
-from tests.random_arms import swung
+from delan.solvers.loss import Objective
+from delan.solvers.plan import TrainingSettings
+from tests.support.members import noisy
+from tests.support.random_arms import swung
 
 from .results import FOLDER, write_results
 
@@ -41,14 +42,22 @@ def score(name: str, dataset: Dataset, unseen: Dataset, seconds: float, seed: in
         model: Any = identify(dataset, WAM7_ANALYTIC.urdf(), bare).model
     else:
         paper = LagrangianNetworkSettings(focus=0.0)
-        kind: Any = {"chain": "chain", "DeLaN network": paper, "feed-forward network": "feedforward"}[name]
+        kind: Any = {
+            "chain": "chain",
+            "DeLaN network": paper,
+            "feed-forward network": "feedforward",
+        }[name]
         decays = (0.0,) if kind == "chain" else DECAYS
         tried = [
-            fit(
-                dataset,
+            fit_model(
+                Study.of(
+                    dataset,
+                    TrainingSettings(
+                        seconds=seconds / len(decays), objective=Objective(weight_decay=decay)
+                    ),
+                    key=jax.random.key(seed),
+                ),
                 kind,
-                FitSettings(seconds=seconds / len(decays), objective=Objective(weight_decay=decay)),
-                key=jax.random.key(seed),
             )
             for decay in decays
         ]
@@ -59,10 +68,14 @@ def score(name: str, dataset: Dataset, unseen: Dataset, seconds: float, seed: in
 def draw(curves: dict[str, list[list[float]]]) -> None:
     with drawing(6.4, 3.8) as figure:
         axes = figure.subplots()
-        for (name, rows), colour in zip(curves.items(), (LEARNED, INK, "#6b4c9a", RIVAL), strict=True):
+        for (name, rows), colour in zip(
+            curves.items(), (LEARNED, INK, "#6b4c9a", RIVAL), strict=True
+        ):
             values = np.array(rows)
             axes.loglog(SIZES, np.median(values, axis=1), "o-", color=colour, label=name)
-            axes.fill_between(SIZES, values.min(axis=1), values.max(axis=1), color=colour, alpha=0.2, linewidth=0)
+            axes.fill_between(
+                SIZES, values.min(axis=1), values.max(axis=1), color=colour, alpha=0.2, linewidth=0
+            )
         axes.set_xlabel("training samples")
         axes.set_ylabel("torque nMSE on unseen motion")
         axes.set_title(f"Barrett WAM, 7 joints, {NOISE:.0%} torque noise", loc="left")
@@ -92,7 +105,8 @@ def main() -> None:
             curves[name].append(rows)
             print(f"{size} samples, {name}: " + ", ".join(f"{row:.2e}" for row in rows), flush=True)
     write_results(
-        "learning_curves", {"sizes": SIZES, "noise": NOISE, "seconds": seconds, "seeds": len(SEEDS), "nmse": curves}
+        "learning_curves",
+        {"sizes": SIZES, "noise": NOISE, "seconds": seconds, "seeds": len(SEEDS), "nmse": curves},
     )
     draw(curves)
 

@@ -1,10 +1,11 @@
-"""Do the tests see a wrong sign? The laws and the guards, changed in one place at a time, and the tests that must fail.
+"""Mutation tests of mechanics and guards: change one place at a time; the tests must fail.
 
     pip install -c constraints.txt cosmic-ray
     python -m benchmarks.mutants [MODULE ...]
 
-Cosmic Ray makes the changes (mutants); each is tested in a process of its own, forked after the libraries are loaded,
-and no file is written. Told are those that no test noticed: some change nothing that can be seen, others want a test.
+Cosmic Ray makes the changes (mutants); each is tested in its own process, forked after the
+libraries are loaded, and no file is written. Reported are the mutants that no test noticed: some do
+not change the behaviour, others need a test.
 """
 
 import argparse
@@ -25,46 +26,79 @@ import pytest
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "delan"
 TESTS = {
-    "mechanics/euler_lagrange.py": ("test_euler_lagrange.py test_laws.py", "not (30 or 7 or mixed or chain or rigid)"),
-    "mechanics/triangle.py": ("test_euler_lagrange.py", "entries"),
-    "mechanics/integration.py": ("test_euler_lagrange.py", "integration or energy or grows"),
-    "mechanics/friction.py": ("test_actuator.py", "not energy and not fit"),
-    "mechanics/chain.py": ("test_chain.py", "wrong_tree or pinocchios or sweeps"),
-    "control.py": ("test_control.py", "the_torque_is"),
-    "realtime/guard.py": ("test_guard.py", ""),
-    "robots/robot.py": ("test_robots.py", "number or saturate or drives or periods"),
+    "mechanics/euler_lagrange.py": (
+        "mechanics/test_euler_lagrange.py models/test_laws.py",
+        "not (30 or 7 or mixed or chain or rigid)",
+    ),
+    "mechanics/triangle.py": ("mechanics/test_euler_lagrange.py", "entries"),
+    "mechanics/integration.py": (
+        "mechanics/test_euler_lagrange.py",
+        "integration or energy or grows",
+    ),
+    "mechanics/friction_curves.py": ("models/test_friction.py", "not energy and not fit"),
+    "mechanics/kinematic_tree.py": ("models/test_chain.py", "wrong_tree or pinocchios or sweeps"),
+    "online/controller.py": ("online/test_controller.py", "the_torque_is"),
+    "online/guard.py": ("online/test_guard.py", ""),
+    "robots/robot.py": ("robots/test_robots.py", "number or saturate or drives or periods"),
 }
-"""The tests that ought to notice, and which of them, as pytest's -k has it."""
+# One or two of each kind of change that Cosmic Ray can make.
 CHANGES = (
-    *("ReplaceBinaryOperator_" + one for one in ["Add_Sub", "Sub_Add", "Mul_Div", "Div_Mul", "Pow_Mul"]),
-    *("ReplaceBinaryOperator_" + one for one in ["BitAnd_BitOr", "BitOr_BitAnd", "FloorDiv_Div", "Mod_Div"]),
-    *("ReplaceComparisonOperator_" + one for one in ["Lt_LtE", "LtE_Lt", "Gt_GtE", "GtE_Gt", "Eq_NotEq", "NotEq_Eq"]),
-    *("ReplaceComparisonOperator_" + one for one in ["Lt_GtE", "LtE_Gt", "Gt_LtE", "GtE_Lt", "Is_IsNot", "IsNot_Is"]),
+    *(
+        "ReplaceBinaryOperator_" + one
+        for one in ["Add_Sub", "Sub_Add", "Mul_Div", "Div_Mul", "Pow_Mul"]
+    ),
+    *(
+        "ReplaceBinaryOperator_" + one
+        for one in ["BitAnd_BitOr", "BitOr_BitAnd", "FloorDiv_Div", "Mod_Div"]
+    ),
+    *(
+        "ReplaceComparisonOperator_" + one
+        for one in ["Lt_LtE", "LtE_Lt", "Gt_GtE", "GtE_Gt", "Eq_NotEq", "NotEq_Eq"]
+    ),
+    *(
+        "ReplaceComparisonOperator_" + one
+        for one in ["Lt_GtE", "LtE_Gt", "Gt_LtE", "GtE_Lt", "Is_IsNot", "IsNot_Is"]
+    ),
     *("ReplaceUnaryOperator_Delete_" + one for one in ["USub", "Invert", "Not"]),
-    *["AddNot", "ReplaceTrueWithFalse", "ReplaceFalseWithTrue", "ReplaceAndWithOr", "ReplaceOrWithAnd"],
+    *[
+        "AddNot",
+        "ReplaceTrueWithFalse",
+        "ReplaceFalseWithTrue",
+        "ReplaceAndWithOr",
+        "ReplaceOrWithAnd",
+    ],
     *["NumberReplacer", "RemoveDecorator", "ZeroIterationForLoop"],
 )
-"""Of all that Cosmic Ray can change, one or two of each kind."""
-LIBRARIES = ("jax.numpy", "equinox", "optax", "scipy.optimize", "hypothesis.extra.numpy", "mujoco", "pinocchio")
+LIBRARIES = (
+    "jax.numpy",
+    "equinox",
+    "optax",
+    "scipy.optimize",
+    "hypothesis.extra.numpy",
+    "mujoco",
+    "pinocchio",
+)
+# Processor time after which a mutant counts as noticed: it is in an endless loop.
 SECONDS = 90
-"""The processor time after which a mutant counts as noticed: it goes round in circles."""
 
 
 def annotated(source: str) -> set[int]:
-    """The lines of signatures: their shapes and types are no behaviour."""
+    """Return the lines of signatures, whose shapes and types are not behaviour."""
     functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
     return {line for one in functions for line in range(one.lineno, one.body[0].lineno)}
 
 
 def mutants(source: str) -> Iterator[str]:
-    """The source, changed in one place at a time."""
+    """Yield the source with a change in one place at a time."""
     from cosmic_ray.mutating import mutate_code  # noqa: PLC0415  # pyright: ignore[reportMissingImports]
     from cosmic_ray.plugins import get_operator  # noqa: PLC0415  # pyright: ignore[reportMissingImports]
 
     skipped, seen = annotated(source), {source}
     for change in CHANGES:
         occurrence = 0
-        while (mutant := mutate_code(source, get_operator(f"core/{change}")(), occurrence)) is not None:
+        while (
+            mutant := mutate_code(source, get_operator(f"core/{change}")(), occurrence)
+        ) is not None:
             occurrence += 1
             if mutant not in seen and not changed_lines(source, mutant) & skipped:
                 seen.add(mutant)
@@ -72,12 +106,19 @@ def mutants(source: str) -> Iterator[str]:
 
 
 def changed_lines(source: str, mutant: str) -> set[int]:
-    blocks = difflib.SequenceMatcher(None, source.splitlines(), mutant.splitlines(), autojunk=False).get_opcodes()
-    return {line + 1 for kind, start, end, _, _ in blocks if kind != "equal" for line in range(start, end)}
+    blocks = difflib.SequenceMatcher(
+        None, source.splitlines(), mutant.splitlines(), autojunk=False
+    ).get_opcodes()
+    return {
+        line + 1
+        for kind, start, end, _, _ in blocks
+        if kind != "equal"
+        for line in range(start, end)
+    }
 
 
 def survives(module: str, mutant: str | None) -> bool:
-    """Whether the tests of a module pass with another text in its place; None for its own."""
+    """Return whether the tests of a module pass with another source; None for its own."""
     child = os.fork()
     if not child:
         try:
@@ -89,7 +130,7 @@ def survives(module: str, mutant: str | None) -> bool:
 
 
 def tested(path: Path, mutant: str | None, files: str, which: str) -> int:
-    """What pytest says when the file at a path reads as the mutant."""
+    """Return the exit code of pytest when the file at a path reads as the mutant."""
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     signal.alarm(10 * SECONDS)
     stats, data = SourceFileLoader.path_stats, SourceFileLoader.get_data
@@ -108,18 +149,24 @@ def tested(path: Path, mutant: str | None, files: str, which: str) -> int:
         os.dup2(silent, 1)
         os.dup2(silent, 2)
     tests = [str(SOURCE.parents[1] / "tests" / name) for name in files.split()]
-    options = "-x --quiet -p no:cacheprovider -p no:xdist -W ignore::pytest.PytestAssertRewriteWarning"
+    options = (
+        "-x --quiet -p no:cacheprovider -p no:xdist -W ignore::pytest.PytestAssertRewriteWarning"
+    )
     return int(pytest.main([*tests, "-k", which, *options.split(), "-m", "not slow"]))
 
 
 def difference(source: str, mutant: str) -> str:
-    lines = list(difflib.unified_diff(source.splitlines(), mutant.splitlines(), lineterm="", n=0))[2:]
+    lines = list(difflib.unified_diff(source.splitlines(), mutant.splitlines(), lineterm="", n=0))[
+        2:
+    ]
     return "\n".join(f"    {line}" for line in lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("modules", nargs="*", metavar="MODULE", help=f"some of {', '.join(TESTS)}; all unless given")
+    parser.add_argument(
+        "modules", nargs="*", metavar="MODULE", help=f"some of {', '.join(TESTS)}; all unless given"
+    )
     modules = parser.parse_args().modules or list(TESTS)
     if find_spec("cosmic_ray") is None:
         sys.exit("there is no Cosmic Ray here; pip install -c constraints.txt cosmic-ray")

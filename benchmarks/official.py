@@ -1,13 +1,14 @@
-"""The published code of Deep Lagrangian Networks as a row of the benchmarks, for users who have it.
+"""The published code of Deep Lagrangian Networks as a row of the benchmarks.
 
 It is not part of this repository:
 
     git clone https://github.com/milutter/deep_lagrangian_networks PATH
     pip install torch dm-haiku
 
-Then `--official PATH` takes its torch model (`DeLaN_model.py`) and its JAX model (`jax_DeLaN_model.py`) as they are,
-with activations, losses and optimisers of its own examples, one step a batch as these do, on one core. Shuffling,
-copies to the device and the error of the power, which the examples only print, are left out in its favour.
+Then `--official PATH` takes its torch model (`DeLaN_model.py`) and its JAX model
+(`jax_DeLaN_model.py`) as they are, with activations, losses and optimisers of its own examples, one
+step a batch as these do, on one core. Shuffling, copies to the device and the error of the power,
+which the examples only print, are left out in its favour.
 """
 
 import importlib
@@ -26,15 +27,14 @@ from .timing import Call, Work
 
 PACKAGE = "deep_lagrangian_networks"
 TORCH, JAX = "published torch code", "published JAX code"
+# File, imported package, and the name under which pip installs that.
 MODULES = {TORCH: ("DeLaN_model", "torch", "torch"), JAX: ("jax_DeLaN_model", "haiku", "dm-haiku")}
-"""The file of each, what it imports, and the name to install that by."""
-BATCHES = 4
-"""So many steps are enough to time code that is slow."""
+BATCHES = 4  # steps, enough to time slow code
 
 
 @dataclass(frozen=True)
 class OfficialCode:
-    """Those of the two published models that can be run here."""
+    """The published models that can be run here."""
 
     modules: dict[str, Any]
 
@@ -43,7 +43,7 @@ class OfficialCode:
         """Load the published models from a clone, and say which cannot be, and why."""
         if not (path / PACKAGE).is_dir():
             raise SystemExit(
-                f"{path}: expected a clone of github.com/milutter/{PACKAGE}, found no folder {PACKAGE} there"
+                f"{path} has no folder {PACKAGE}; give a clone of github.com/milutter/{PACKAGE}"
             )
         sys.path.insert(0, str(path.resolve()))
         _restore_old_names()
@@ -52,11 +52,16 @@ class OfficialCode:
             try:
                 modules[name] = importlib.import_module(f"{PACKAGE}.{module}")
             except ModuleNotFoundError as error:
-                remedy = f"pip install {installed_by}" if error.name == needed else f"see that {path} is complete"
+                remedy = (
+                    f"pip install {installed_by}"
+                    if error.name == needed
+                    else f"see that {path} is complete"
+                )
                 print(f"{name}: left out, there is no module {error.name}; {remedy}")
         if not modules:
             raise SystemExit(
-                "nothing of the published code can be run; install what is missing or leave out --official"
+                "none of the published code can be run; "
+                "install what is missing or leave out --official"
             )
         return cls(modules)
 
@@ -85,7 +90,12 @@ def _restore_old_names() -> None:
 def _torch_model(module: Any, joints: int, width: int) -> Any:
     torch = importlib.import_module("torch")
     torch.set_num_threads(1)
-    settings = {"activation": "SoftPlus", "diagonal_epsilon": 0.01, "b_init": 1e-4, "b_diag_init": 1e-3}
+    settings = {
+        "activation": "SoftPlus",
+        "diagonal_epsilon": 0.01,
+        "b_init": 1e-4,
+        "b_diag_init": 1e-3,
+    }
     return module.DeepLagrangianNetwork(joints, n_width=width, n_depth=2, **settings).cpu()
 
 
@@ -93,7 +103,9 @@ def _torch_steps(module: Any, batches: np.ndarray, width: int) -> Any:
     torch = importlib.import_module("torch")
     model = _torch_model(module, batches.shape[-1], width)
     adam = torch.optim.Adam(model.parameters(), lr=5e-4, weight_decay=1e-5, amsgrad=True)
-    rows = [[torch.from_numpy(np.ascontiguousarray(batch[:, i])) for i in range(4)] for batch in batches]
+    rows = [
+        [torch.from_numpy(np.ascontiguousarray(batch[:, i])) for i in range(4)] for batch in batches
+    ]
 
     def steps() -> None:
         for q, qd, qdd, tau in rows:
@@ -119,9 +131,15 @@ def _torch_call(module: Any, motion: np.ndarray, width: int) -> Call:
 
 
 def _jax_lagrangian(joints: int, width: int, module: Any) -> tuple[Any, Any]:
-    """The Lagrangian as a function, and its weights."""
+    """Return the Lagrangian as a function, and its weights."""
     haiku = importlib.import_module("haiku")
-    shape = {"n_dof": joints, "shape": (width, width), "activation": jnp.tanh, "epsilon": 0.1, "shift": 2.0}
+    shape = {
+        "n_dof": joints,
+        "shape": (width, width),
+        "activation": jnp.tanh,
+        "epsilon": 0.1,
+        "shift": 2.0,
+    }
     made = haiku.transform(partial(module.structured_lagrangian_fn, **shape))
     return made.apply, made.init(jax.random.key(0), jnp.ones(joints), jnp.ones(joints))
 
@@ -131,7 +149,9 @@ def _jax_steps(module: Any, batches: np.ndarray, width: int) -> Any:
     lagrangian, start = _jax_lagrangian(joints, width, module)
     adam = optax.adamw(1e-4, weight_decay=1e-5)
     scale = jnp.ones(joints)
-    loss = partial(module.inverse_loss_fn, lagrangian=lagrangian, n_dof=joints, norm_tau=scale, norm_qdd=scale)
+    loss = partial(
+        module.inverse_loss_fn, lagrangian=lagrangian, n_dof=joints, norm_tau=scale, norm_qdd=scale
+    )
     rows = [[jnp.asarray(batch[:, i]) for i in range(4)] for batch in batches]
 
     @jax.jit

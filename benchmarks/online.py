@@ -1,9 +1,11 @@
-"""Learning while the robot moves, in real time: what `delan online` reaches, each run by the command that people type.
+"""Learning while the robot moves, in real time: what `delan online` reaches, each run by the
+command that people type.
 
     python -m benchmarks.online [letters] [wam] [endurance] [payload] [clocks]
 
-Errors are Σ over joints of the mean square of q_des − q on motions never seen, with the model frozen. Keep the machine
-quiet: a run by the wall clock needs a core for the loop and one for the learner. All rows by default, about an hour.
+Errors are Σ over joints of the mean square of q_des − q on motions never seen, with the model
+frozen. Keep the machine quiet: a run by the wall clock needs a core for the loop and one for the
+learner. All rows by default, about an hour.
 """
 
 import json
@@ -17,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from delan.data.letters import LETTERS
+from delan.motions.letters import LETTERS
 
 from .results import FOLDER, write_results
 
@@ -27,11 +29,22 @@ LEARNING = 40
 """How long a letter run learns [s]."""
 
 
-def online(robot: str, feed_forward: str, *, clock: str = "wall", seed: int = 0, **options: Any) -> dict[str, Any]:
+def online(
+    robot: str, feed_forward: str, *, clock: str = "wall", seed: int = 0, **options: Any
+) -> dict[str, Any]:
     """One run of the command, in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "delan.interfaces.cli", "online", robot, "--json", "--out", folder]
-        settings = {"feedforward": feed_forward, "clock": clock, "seed": seed, **options}
+        command = [
+            sys.executable,
+            "-m",
+            "delan.cli.main",
+            "online",
+            robot,
+            "--json",
+            "--out",
+            folder,
+        ]
+        settings = {"model": feed_forward, "clock": clock, "seed": seed, **options}
         for name, value in settings.items():
             command += [f"--{name.replace('_', '-')}", str(value)]
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -49,7 +62,10 @@ def written(seed: int) -> dict[str, str]:
 def told(run: Mapping[str, Any]) -> dict[str, Any]:
     """The numbers of a run that are kept."""
     loop = run["loop"]
-    counts = {name: loop[name] for name in ("periods", "missed", "late_feedforward", "lost_samples", "swaps")}
+    counts = {
+        name: loop[name]
+        for name in ("periods", "missed", "late_feedforward", "lost_samples", "swaps")
+    }
     return {
         "train": run["tracking"]["train"]["mse_sum"],
         **{name: one["mse_sum"] for name, one in run["tracking"].items() if name != "train"},
@@ -60,15 +76,21 @@ def told(run: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def letter_run(feed_forward: str, clock: str, seed: int) -> dict[str, Any]:
-    row = told(online("two-link", feed_forward, clock=clock, seed=seed, seconds=LEARNING, **written(seed)))
+    row = told(
+        online("two-link", feed_forward, clock=clock, seed=seed, seconds=LEARNING, **written(seed))
+    )
     print(f"{feed_forward}, {clock}, seed {seed}: {row}", flush=True)
     return row
 
 
 def letters() -> dict[str, Any]:
-    """Eight letters to learn on, twelve to be scored on; the models that learn run by the wall clock."""
-    clocks = {"pd": "stepped", "true": "stepped", "delan": "wall", "feedforward": "wall"}
-    runs = {name: [letter_run(name, clock, seed) for seed in SEEDS] for name, clock in clocks.items()}
+    """Eight letters to learn on, twelve to be scored on; the models that learn run by the wall
+    clock.
+    """
+    clocks = {"none": "stepped", "true": "stepped", "delan": "wall", "feedforward": "wall"}
+    runs = {
+        name: [letter_run(name, clock, seed) for seed in SEEDS] for name, clock in clocks.items()
+    }
     errors = {name: np.array([row["test"] for row in rows]) for name, rows in runs.items()}
     return {
         "learning_seconds": LEARNING,
@@ -81,7 +103,8 @@ def letters() -> dict[str, Any]:
 
 
 def wam() -> dict[str, Any]:
-    """Cosines: learned at 1×, tested at rising speed, beside the true arm and the one an engineer believes in.
+    """Cosines: learned at 1×, tested at rising speed, beside the true arm and the one an engineer
+    believes in.
 
     Three seeds by the stepped clock, and the chain once more by the wall clock.
     """
@@ -90,27 +113,46 @@ def wam() -> dict[str, Any]:
     def runs(robot: str, name: str, clock: str, seeds: range) -> list[dict[str, Any]]:
         options = {"reference": "cosines", "seconds": 40, "test_speeds": tests}
         rows = [told(online(robot, name, clock=clock, seed=seed, **options)) for seed in seeds]
-        print(robot, name, clock, [[f"{row[f'{speed:g}x']:.2e}" for speed in SPEEDS] for row in rows], flush=True)
+        print(
+            robot,
+            name,
+            clock,
+            [[f"{row[f'{speed:g}x']:.2e}" for speed in SPEEDS] for row in rows],
+            flush=True,
+        )
         return rows
 
     found: dict[str, Any] = {}
     for robot, learned in {"wam4": ("chain", "delan"), "wam7": ("chain",)}.items():
-        rows = {name: runs(robot, name, "stepped", SEEDS[:3]) for name in ("pd", "analytic", "true", *learned)}
+        rows = {
+            name: runs(robot, name, "stepped", SEEDS[:3])
+            for name in ("none", "analytic", "true", *learned)
+        }
         rows["chain, wall"] = runs(robot, "chain", "wall", SEEDS[:1])
         found[robot] = {"runs": rows}
         for mine in ("chain", "chain, wall"):
             for rival in ("true", "analytic"):
                 pairs = zip(rows[mine], rows[rival], strict=False)
-                ratios = [[one[f"{speed:g}x"] / its[f"{speed:g}x"] for speed in SPEEDS] for one, its in pairs]
+                ratios = [
+                    [one[f"{speed:g}x"] / its[f"{speed:g}x"] for speed in SPEEDS]
+                    for one, its in pairs
+                ]
                 found[robot][f"{mine} / {rival}"] = ratios
-                print(robot, f"{mine} / {rival}, worst over seeds at each speed:", np.max(ratios, axis=0), flush=True)
+                print(
+                    robot,
+                    f"{mine} / {rival}, worst over seeds at each speed:",
+                    np.max(ratios, axis=0),
+                    flush=True,
+                )
     return found
 
 
 def endurance() -> dict[str, Any]:
-    """Ten minutes at 500 Hz beside a learner that never rests; a feed-forward torque is due 200 times a second.
+    """Ten minutes at 500 Hz beside a learner that never rests; a feed-forward torque is due 200
+    times a second.
 
-    Beside it a loop that does nothing at all, for a minute before and after: what the machine itself misses.
+    Beside it a loop that does nothing at all, for a minute before and after: what the machine
+    itself misses.
     """
     bare, steal = [bare_loop()], stolen()
     row = told(online("two-link", "delan", seconds=740))
@@ -122,7 +164,12 @@ def endurance() -> dict[str, Any]:
         "late_feedforward": row["late_feedforward"] / (minutes * 60 * 200),
         "lost_samples": row["lost_samples"] / row["periods"],
     }
-    told_too = {"minutes": minutes, "shares": shares, "bare_loop_missed": bare, "seconds_stolen_from_core_0": steal}
+    told_too = {
+        "minutes": minutes,
+        "shares": shares,
+        "bare_loop_missed": bare,
+        "seconds_stolen_from_core_0": steal,
+    }
     print(row, told_too, flush=True)
     return {**row, **told_too}
 
@@ -130,8 +177,8 @@ def endurance() -> dict[str, Any]:
 def bare_loop() -> float:
     """The share of periods that an empty loop misses, with the same priority on the same core."""
     code = (
-        "from delan.realtime.clocks import Deadlines, WallClock\n"
-        "from delan.realtime.priority import kept_awake, raise_priority\n"
+        "from delan.online.clocks import Deadlines, WallClock\n"
+        "from delan.online.process import kept_awake, raise_priority\n"
         "raise_priority(core=0)\n"
         "with kept_awake():\n"
         "    ticks = Deadlines(WallClock(), 2e-3)\n"
@@ -146,15 +193,19 @@ def bare_loop() -> float:
 
 def stolen() -> float:
     """Seconds in which the host ran something else on the loop's core, since the machine started."""
-    line = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("cpu0 "))
+    line = next(
+        line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("cpu0 ")
+    )
     return int(line.split()[8]) / os.sysconf("SC_CLK_TCK")
 
 
 def payload() -> dict[str, Any]:
-    """The last link becomes 30 % heavier at 60 s: how long until every letter is written about as well as before.
+    """The last link becomes 30 % heavier at 60 s: how long until every letter is written about as
+    well as before.
 
-    Errors are root mean squares of a letter, over those of the same letter before. With the true model of the heavier
-    arm that is 1.3: a torque that is held for 5 ms errs in proportion to the inertia.
+    Errors are root mean squares of a letter, over those of the same letter before. With the true
+    model of the heavier arm that is 1.3: a torque that is held for 5 ms errs in proportion to the
+    inertia.
     """
     rows = {}
     for name in ("delan", "chain"):
@@ -167,23 +218,33 @@ def payload() -> dict[str, Any]:
         after = [
             {
                 "ended": one["start"] + one["seconds"] - 60,
-                "times_the_usual": float(np.sqrt(one["tracking"]["mse_sum"] / np.mean(usual[one["label"]]))),
+                "times_the_usual": float(
+                    np.sqrt(one["tracking"]["mse_sum"] / np.mean(usual[one["label"]]))
+                ),
             }
             for one in segments
             if one["start"] + one["seconds"] > 60 and one["label"] in usual
         ]
         bad = [one["ended"] for one in after if one["times_the_usual"] > 1.5]
         events = [event for event in run["events"] if event["kind"] == "learner"]
-        rows[name] = {"recovered_after_seconds": max(bad, default=0.0), "after": after, "events": events}
+        rows[name] = {
+            "recovered_after_seconds": max(bad, default=0.0),
+            "after": after,
+            "events": events,
+        }
         print(name, rows[name], flush=True)
     return rows
 
 
 def clocks() -> dict[str, Any]:
-    """The runs of `letters` once more by the stepped clock: the tracking error must be the same within their spread."""
+    """The runs of `letters` once more by the stepped clock: the tracking error must be the same
+    within their spread.
+    """
     kept = FOLDER / "online_letters.json"
     if not kept.exists():
-        raise SystemExit("run the row `letters` first: its runs by the wall clock are compared with")
+        raise SystemExit(
+            "run the row `letters` first: its runs by the wall clock are compared with"
+        )
     wall = [row["test"] for row in json.loads(kept.read_text())["runs"]["delan"]]
     stepped = [letter_run("delan", "stepped", seed)["test"] for seed in SEEDS]
     ratio = float(np.median(wall) / np.median(stepped))

@@ -1,10 +1,10 @@
-"""Accuracy on the character data published with the paper's reference implementation, by the command line itself.
+"""Accuracy of `delan fit` on the character data published with the paper's implementation.
 
     python -m benchmarks.published_letters [--data PATH] [--seconds 60] [--seeds 5]
 
-Trains on 17 letters and tests on e, q and v with `delan fit --seconds 60`: by the automatic choice, by Adam, and with
-the feed-forward network (`--runs` for some of them; the others stay as they were). Published, after about 200 s:
-Σ torque MSE 2.2e-5 (parts 3.2e-5, 1.4e-5, 2.0e-5).
+Trains on 17 letters and tests on e, q and v with `delan fit --seconds 60`: with the automatic
+choice, with Adam, and with the feed-forward network (`--runs` selects; results of the others stay).
+Published, after about 200 s: Σ torque MSE 2.2e-5 (parts 3.2e-5, 1.4e-5, 2.0e-5).
 """
 
 import argparse
@@ -30,7 +30,7 @@ QUANTITIES = ("torque", "inertial", "coriolis", "gravity")
 
 
 def split(data: Path, folder: Path) -> tuple[Path, Path]:
-    """The log of 17 letters to learn from and the log of 3 to test on."""
+    """Return the training log of 17 letters and the test log of 3."""
     with np.load(data) as archive:
         arrays = {name: archive[name] for name in archive.files}
     letters = arrays.pop("labels").tolist()
@@ -42,7 +42,9 @@ def split(data: Path, folder: Path) -> tuple[Path, Path]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seeds", type=int, default=5)
@@ -57,20 +59,42 @@ def main() -> None:
         for run in chosen.runs:
             scores = []
             for seed in range(chosen.seeds):
-                command = [sys.executable, "-m", "delan.interfaces.cli", "fit", training, "--test", test, "--json"]
-                command += ["-o", folder / "model.delan", "--seconds", chosen.seconds, "--seed", seed, *RUNS[run]]
-                shown = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True)
+                command = [
+                    sys.executable,
+                    "-m",
+                    "delan.cli.main",
+                    "fit",
+                    training,
+                    "--test",
+                    test,
+                    "--json",
+                ]
+                command += [
+                    "-o",
+                    folder / "model.delan",
+                    "--seconds",
+                    chosen.seconds,
+                    "--seed",
+                    seed,
+                    *RUNS[run],
+                ]
+                shown = subprocess.run(
+                    list(map(str, command)), capture_output=True, text=True, check=True
+                )
                 scores.append(json.loads(shown.stdout))
             sums = {q: [one[q]["mse_sum"] for one in scores] for q in QUANTITIES if q in scores[0]}
             medians = {quantity: float(np.median(values)) for quantity, values in sums.items()}
             seconds = max(one["seconds"] for one in scores)
-            told[run] = {"median": medians, "seeds": sums, "method": scores[0]["optimizer"], "longest_seconds": seconds}
+            told[run] = {
+                "median": medians,
+                "seeds": sums,
+                "method": scores[0]["optimizer"],
+                "longest_seconds": seconds,
+            }
             shown = ", ".join(f"{quantity} {value:.1e}" for quantity, value in medians.items())
             torques = ", ".join(f"{value:.1e}" for value in sorted(sums["torque"]))
-            print(
-                f"{run} ({told[run]['method']}, ≤ {seconds:.0f} s): Σ MSE, median: {shown}; torques: {torques}",
-                flush=True,
-            )
+            print(f"{run} ({told[run]['method']}, ≤ {seconds:.0f} s): Σ MSE, median: {shown}")
+            print(f"  torques: {torques}", flush=True)
             write_results("published_letters", {**how, "runs": told})
 
 

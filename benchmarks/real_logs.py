@@ -1,10 +1,11 @@
-"""Models of real robots from their logs alone, by the command `delan fit`: a Panda, a Barrett WAM and a KUKA KR300.
+"""Models of real robots from their logs with `delan fit`: a Panda, a Barrett WAM, a KUKA KR300.
 
     python -m benchmarks.real_logs [--data FOLDER] [panda wam wam70 kuka …]
 
-The logs are those of `../shared/data`; without them nothing is measured. Each is cut by time into a part to learn from
-and a part that is read only when the choice is made. The textbook's identification knows the arm's kinematics, has
-Coulomb and viscous friction, an offset and rotors, and gets the same preparation. Writes to `benchmarks/results`.
+The logs are those of `../shared/data`; without them nothing is measured. Each is split by time into
+a training part and a test part. The classical identification knows the arm's kinematics, has
+Coulomb and viscous friction, an offset and rotors, and gets the same preparation. Writes to
+`benchmarks/results`.
 """
 
 import argparse
@@ -17,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from delan.data.logs import read_log
-from delan.data.preparation import PreparationSettings, prepare
-from delan.experiments.offline_cosines import REAL_FILE, recorded_real
-from delan.learning.evaluate import evaluate
-from delan.learning.identify import IdentifySettings, identify
+from delan.identification.identify import IdentifySettings, identify
+from delan.learning.scores import evaluate
+from delan.logs.preparation import PreparationSettings, prepare
+from delan.logs.reading import read_log
+from delan.paper.offline_cosines import REAL_FILE, recorded_real
 from delan.robots.barrett_wam import WAM7_ANALYTIC
 
 from .results import write_results
@@ -30,25 +31,27 @@ Rows = dict[str, np.ndarray]
 
 
 def panda(data: Path) -> tuple[Rows, Rows]:
-    """The first three quarters of the file, and the last."""
+    """Return the first three quarters of the file, and the last."""
     log = np.load(data / "panda_first75.npz")
     return _cut({name: log[name] for name in ("t", "q", "qd", "tau")}, 0.75)
 
 
 def wam(data: Path) -> tuple[Rows, Rows]:
-    """Four runs, and the fifth."""
+    """Return four runs, and the fifth."""
     runs = _wam_runs(data)
     return _joined(runs[:4]), _joined(runs[4:])
 
 
 def wam70(data: Path) -> tuple[Rows, Rows]:
-    """The first 70 % of every run, and the rest."""
+    """Return the first 70 % of every run, and the rest."""
     parts = [_cut(run, 0.7) for run in _wam_runs(data)]
     return _joined([first for first, _ in parts]), _joined([rest for _, rest in parts])
 
 
 def kuka(data: Path) -> tuple[Rows, Rows]:
-    """The first 70 % of the file, and the rest; link-side positions where there are such, torques behind the gears."""
+    """The first 70 % of the file, and the rest; link-side positions where there are such, torques
+    behind the gears.
+    """
     log = np.load(data / "kuka_kr300_A.npz")
     q = np.concatenate([log["A_q"][:, :3], log["A_q_motor_side"][:, 3:]], axis=1)
     return _cut({"t": log["A_t"], "q": q, "tau": log["gear_u"] * log["A_tau_motor"]}, 0.7)
@@ -59,12 +62,16 @@ def _wam_runs(data: Path) -> list[Rows]:
     assert log.qd is not None
     columns = {"t": log.t, "q": log.q, "qd": log.qd, "tau": log.tau}
     labels = np.unique(log.trajectory)
-    return [{name: part[log.trajectory == label] for name, part in columns.items()} for label in labels]
+    return [
+        {name: part[log.trajectory == label] for name, part in columns.items()} for label in labels
+    ]
 
 
 def _cut(rows: Rows, share: float) -> tuple[Rows, Rows]:
     end = int(share * len(rows["t"]))
-    return {name: part[:end] for name, part in rows.items()}, {name: part[end:] for name, part in rows.items()}
+    return {name: part[:end] for name, part in rows.items()}, {
+        name: part[end:] for name, part in rows.items()
+    }
 
 
 def _joined(runs: list[Rows]) -> Rows:
@@ -77,14 +84,25 @@ KINEMATICS = {"wam": WAM7_ANALYTIC, "wam70": WAM7_ANALYTIC}
 
 
 def measure(name: str, data: Path) -> dict[str, Any]:
-    """One command from the log to model and page, and what it says."""
+    """Run the command from the log to model and page; return its JSON."""
     with tempfile.TemporaryDirectory() as folder:
         known, unseen = (Path(folder) / f"{name}_{part}.npz" for part in ("known", "unseen"))
         for path, rows in zip((known, unseen), LOGS[name](data), strict=True):
             columns: dict[str, Any] = rows
             np.savez(path, **columns)
-        command = [sys.executable, "-m", "delan.interfaces.cli", "fit", str(known), "--test", str(unseen), "--json"]
-        ran = subprocess.run([*command, "-o", f"{folder}/{name}.delan"], capture_output=True, text=True, check=False)
+        command = [
+            sys.executable,
+            "-m",
+            "delan.cli.main",
+            "fit",
+            str(known),
+            "--test",
+            str(unseen),
+            "--json",
+        ]
+        ran = subprocess.run(
+            [*command, "-o", f"{folder}/{name}.delan"], capture_output=True, text=True, check=False
+        )
         if ran.returncode:
             raise SystemExit(f"{name}: {ran.stderr}")
         told = json.loads(ran.stdout)
@@ -96,14 +114,18 @@ def measure(name: str, data: Path) -> dict[str, Any]:
         "seconds": told["seconds"],
         "preparation": told["preparation"],
         "test": {model: scores["test"] for model, scores in told["models"].items()},
-        "validation": {model: scores["validation"]["nmse_mean"] for model, scores in told["models"].items()},
+        "validation": {
+            model: scores["validation"]["nmse_mean"] for model, scores in told["models"].items()
+        },
         "coverage": told["coverage"],
         "textbook": textbook,
         "verdict": told["verdict"],
     }
 
 
-def _textbook(name: str, known: Path, unseen: Path, settings: PreparationSettings) -> dict[str, Any]:
+def _textbook(
+    name: str, known: Path, unseen: Path, settings: PreparationSettings
+) -> dict[str, Any]:
     training, test = (prepare(read_log(path), settings) for path in (known, unseen))
     model = identify(training, KINEMATICS[name].urdf(), IdentifySettings()).model
     scores = evaluate(model, test, rollouts=False).torque
@@ -119,13 +141,14 @@ def main() -> None:
         raise SystemExit(f"there is no folder {options.data} with logs; give one by --data")
     for name in options.logs:
         found = measure(name, options.data)
-        print(
-            f"{name}: {found['chosen']} {found['test'][found['chosen']]['nmse_mean']:.5f} on unseen motion", flush=True
-        )
+        error = found["test"][found["chosen"]]["nmse_mean"]
+        print(f"{name}: {found['chosen']} {error:.5f} on test motion", flush=True)
         for model, scores in found["test"].items():
             print(f"  {model}: {scores['nmse_mean']:.5f}")
         if found["textbook"]:
-            print(f"  textbook identification, kinematics known: {found['textbook']['nmse_mean']:.5f}")
+            print(
+                f"  textbook identification, kinematics known: {found['textbook']['nmse_mean']:.5f}"
+            )
         print(f"  {found['seconds']:.0f} s; {found['verdict']}", flush=True)
         write_results(f"real_log_{name}", found)
 

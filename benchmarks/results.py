@@ -1,4 +1,4 @@
-"""Where benchmarks put their numbers: one small JSON file each, with the versions and the machine they came from."""
+"""Results of benchmarks: a small JSON file each, with the versions and the machine."""
 
 import json
 import os
@@ -17,7 +17,11 @@ def write_results(name: str, results: Mapping[str, Any]) -> None:
     """Write `benchmarks/results/NAME.json`."""
     FOLDER.mkdir(exist_ok=True)
     versions = {package: version(package) for package in ("delan", "jax", "equinox", "numpy")}
-    machine = {"cores": os.cpu_count(), "processor": platform.machine(), "python": platform.python_version()}
+    machine = {
+        "cores": os.cpu_count(),
+        "processor": platform.machine(),
+        "python": platform.python_version(),
+    }
     path = FOLDER / f"{name}.json"
     text = json.dumps({**results, "versions": versions, "machine": machine}, indent=1) + "\n"
     write_whole(path, lambda file: file.write(text.encode()))
@@ -25,6 +29,6 @@ def write_results(name: str, results: Mapping[str, Any]) -> None:
 
 
 def read_results(name: str) -> dict[str, Any]:
-    """What `write_results` wrote; nothing if there is no such file."""
+    """Return what `write_results` wrote; empty if there is no such file."""
     path = FOLDER / f"{name}.json"
     return json.loads(path.read_text("utf-8")) if path.exists() else {}

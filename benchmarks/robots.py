@@ -1,4 +1,4 @@
-"""Three engines on one table, the energy they keep, and how wrong rigid bodies are on an arm with cables.
+"""Agreement of three engines, their energy drift, and the error of rigid models on a cable drive.
 
 python -m benchmarks.robots
 """
@@ -8,17 +8,17 @@ from dataclasses import replace
 import jax
 import numpy as np
 
-from delan.data.cosines import cosines
-from delan.learning.evaluate import evaluate
-from delan.learning.identify import IdentifySettings, identify
+from delan.identification.identify import IdentifySettings, identify
+from delan.learning.scores import evaluate
 from delan.models.rigid_body import RigidBody
-from delan.robots.arms import ARMS
+from delan.motions.cosines import cosines
+from delan.robots import ARMS
 from delan.robots.barrett_wam import WAM4, WAM4_ANALYTIC
 from delan.robots.cable_drive import CableDrivenRobot
 from delan.robots.description import Arm
 from delan.robots.mujoco_robot import MujocoRobot
 from delan.robots.pybullet_robot import PybulletRobot
-from tests.tracking import track
+from tests.support.tracking import track
 
 from .results import write_results
 
@@ -26,7 +26,7 @@ ENGINES = {"MuJoCo": MujocoRobot.of, "PyBullet": PybulletRobot}
 
 
 def agreement(arm: Arm) -> dict[str, float]:
-    """Largest difference of each engine's torque from Pinocchio's over 1,000 random states [N m]."""
+    """Return each engine's largest torque difference from Pinocchio over 1,000 states [N m]."""
     model, worst = RigidBody.from_urdf(arm.urdf()), {}
     for name, make in ENGINES.items():
         robot, rng, worst[name] = make(arm), np.random.default_rng(0), 0.0
@@ -39,10 +39,14 @@ def agreement(arm: Arm) -> dict[str, float]:
 
 
 def energy_drift(arm: Arm) -> dict[str, dict[str, float]]:
-    """How far the energy of a free arm without stops strays in 10 s, over its total and its largest kinetic one."""
+    """Return the energy drift of a free arm in 10 s over its total and largest kinetic energy."""
     free = replace(arm, links=tuple(replace(link, position=(-1e3, 1e3)) for link in arm.links))
     model, drift = RigidBody.from_urdf(arm.urdf()), {}
-    start = np.array([-1.2, 0.4]) if arm.joints.dof == 2 else np.array([0.2, 2.6, 0.1, 0.3, 0.1, 0.1, 0.1])
+    start = (
+        np.array([-1.2, 0.4])
+        if arm.joints.dof == 2
+        else np.array([0.2, 2.6, 0.1, 0.3, 0.1, 0.1, 0.1])
+    )
     for name, make in ENGINES.items():
         robot = make(free)
         states = [robot.reset(start[: arm.joints.dof])]
@@ -51,23 +55,34 @@ def energy_drift(arm: Arm) -> dict[str, dict[str, float]]:
         total = np.array([energy.total for energy in energies])
         strayed = float(np.abs(total - total[0]).max())
         kinetic = max(energy.kinetic for energy in energies)
-        drift[name] = {"of_total": strayed / abs(float(total[0])), "of_kinetic": strayed / float(kinetic)}
+        drift[name] = {
+            "of_total": strayed / abs(float(total[0])),
+            "of_kinetic": strayed / float(kinetic),
+        }
     return drift
 
 
 def cable_errors() -> dict[str, dict[str, list[float]]]:
-    """nMSE of rigid models on the WAM with cables and on the same arm without, 4 joints, on motion never seen."""
+    """Return the test nMSE of rigid models on the 4-joint WAM with cables and without."""
     true = RigidBody.from_urdf(WAM4.urdf())
     errors: dict[str, dict[str, list[float]]] = {}
     for name, robot in (("cables", CableDrivenRobot(WAM4)), ("rigid", MujocoRobot.of(WAM4))):
-        motions = [cosines(WAM4.limits, key=jax.random.key(seed), share=0.5).sample(robot.dt) for seed in range(2)]
+        motions = [
+            cosines(WAM4.limits, key=jax.random.key(seed), share=0.5).sample(robot.dt)
+            for seed in range(2)
+        ]
         training, test = (track(robot, true, motion) for motion in motions)
         models = {
             "true links": true,
             "second set of numbers": RigidBody.from_urdf(WAM4_ANALYTIC.urdf()),
-            "identified, friction and rotors": identify(training, WAM4.urdf(), IdentifySettings(physical=True)).model,
+            "identified, friction and rotors": identify(
+                training, WAM4.urdf(), IdentifySettings(physical=True)
+            ).model,
         }
-        errors[name] = {model: list(evaluate(made, test, rollouts=False).torque.nmse) for model, made in models.items()}
+        errors[name] = {
+            model: list(evaluate(made, test, rollouts=False).torque.nmse)
+            for model, made in models.items()
+        }
     return errors
 
 
@@ -75,17 +90,23 @@ def main() -> None:
     engines = {name: agreement(arm) for name, arm in ARMS.items()}
     for name, worst in engines.items():
         print(
-            f"{name}: largest difference from Pinocchio [N m]: " + ", ".join(f"{e} {x:.1e}" for e, x in worst.items())
+            f"{name}: largest difference from Pinocchio [N m]: "
+            + ", ".join(f"{e} {x:.1e}" for e, x in worst.items())
         )
     drifts = {name: energy_drift(arm) for name, arm in ARMS.items()}
     for name, drift in drifts.items():
-        told = (f"{e} {x['of_total']:.1e} ({x['of_kinetic']:.1e} of the kinetic)" for e, x in drift.items())
+        told = (
+            f"{e} {x['of_total']:.1e} ({x['of_kinetic']:.1e} of the kinetic)"
+            for e, x in drift.items()
+        )
         print(f"{name}: energy of the free arm strays by a share of: " + ", ".join(told))
     errors = cable_errors()
     for robot, models in errors.items():
         for model, nmse in models.items():
             print(f"WAM, 4 joints, {robot}; {model}: nMSE {', '.join(f'{x:.2g}' for x in nmse)}")
-    write_results("robots", {"torque_difference": engines, "energy_drift": drifts, "nmse_on_wam4": errors})
+    write_results(
+        "robots", {"torque_difference": engines, "energy_drift": drifts, "nmse_on_wam4": errors}
+    )
 
 
 if __name__ == "__main__":

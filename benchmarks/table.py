@@ -1,10 +1,11 @@
-"""The speed of everything in one table, measured on this machine in one go; `make bench`.
+"""The speed of everything in one table, measured on this machine; `make bench`.
 
     python -m benchmarks.table [--official PATH] [--turns 5]
 
-Training and latencies are measured side by side on one core of this process; times to an accuracy and `delan demo` in
-processes of their own, on all cores and with nothing compiled before. `--official` adds the published code where you
-have it (`benchmarks/official.py`). Writes `benchmarks/results/bench.json`. The single parts have commands of their own:
+Training and latencies are measured side by side on one core of this process; times to an accuracy
+and `delan demo` in their own processes, on all cores and with nothing compiled.
+`--official` adds the published code if you have it (`benchmarks/official.py`). Writes
+`benchmarks/results/bench.json`. The single parts have commands of their own:
 `benchmarks.throughput`, `deploy`, `instructions`, `accuracy`, `first_result`.
 """
 
@@ -20,9 +21,13 @@ from .timing import take_one_core
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--official", type=Path, help="a clone of the published code")
-    parser.add_argument("--turns", type=int, default=5, help="of training; the median of them counts")
+    parser.add_argument(
+        "--turns", type=int, default=5, help="of training; the median of them counts"
+    )
     chosen = parser.parse_args()
     began, load = time.perf_counter(), os.getloadavg()[0]
     take_one_core()
@@ -33,13 +38,19 @@ def main() -> None:
     latency = deploy.measure(official)
     print("\nInstructions of one call in C, 7 joints")
     counts = instructions.measure()
-    print("\nTime to an accuracy (nMSE of torques on validation trajectories), nothing compiled before, all cores")
+    print("\nTime to an accuracy (nMSE of validation torques), nothing compiled, all cores")
     times = accuracy.measure()
     print("\nFirst result: delan demo, from start to finished page, all cores")
     demo = first_result.measure()
     seconds = time.perf_counter() - began
-    print(f"\n{seconds:.0f} s in all; {load:.1f} programs waited for a core when it began", end=": ")
-    print("a busy machine, trust the ratios only" if load > 0.5 * (os.cpu_count() or 1) else "a quiet machine")
+    print(
+        f"\n{seconds:.0f} s in all; {load:.1f} programs waited for a core when it began", end=": "
+    )
+    print(
+        "a busy machine, trust the ratios only"
+        if load > 0.5 * (os.cpu_count() or 1)
+        else "a quiet machine"
+    )
     write_results(
         "bench",
         {

@@ -1,10 +1,11 @@
-"""Training throughput of the three-pass torque against the paper's Lagrangian layer, side by side in one run.
+"""Training throughput of the three-pass torque against the paper's Lagrangian layer.
 
     python -m benchmarks.throughput [--joints 2 4 7] [--widths 64] [--turns 7] [--official PATH]
 
-Both rows share network, data, loss and Adam; only the computation of the torque differs. One core, float32, batch 512,
-whole epochs inside `lax.scan`, timed after warm-up with `block_until_ready`; the rows take turns so that a noisy
-machine hurts both alike. `--official` adds the published code, see `benchmarks/official.py`.
+Both rows share network, data, loss and Adam; only the computation of the torque differs. One core,
+float32, batch 512, whole epochs inside `lax.scan`, timed after warm-up with `block_until_ready`;
+the rows take turns so that other load affects both alike. `--official` adds the published code,
+see `benchmarks/official.py`.
 """
 
 import argparse
@@ -21,7 +22,7 @@ import optax
 from delan.joints import Joints
 from delan.models.dynamics import trainable
 from delan.models.network import LagrangianNetwork, LagrangianNetworkSettings
-from tests.oracles import paper_layer_torque
+from tests.support.oracles import paper_layer_torque
 
 from .official import OfficialCode
 from .results import write_results
@@ -36,14 +37,16 @@ TORQUES: dict[str, Callable[..., Any]] = {
 
 
 def random_batches(joints: int) -> np.ndarray:
-    """Positions, speeds, accelerations and torques that nobody measured: [batch, sample, which of them, joint]."""
+    """Return random q, q̇, q̈ and τ: [batch, sample, quantity, joint]."""
     return np.random.default_rng(1).standard_normal((BATCHES, BATCH, 4, joints), np.float32)
 
 
 def epoch_of(torque: Callable[..., Any], joints: int, width: int) -> Work:
-    """One epoch of Adam over random data, ready to be timed."""
+    """Return one epoch of Adam over random data, ready to be timed."""
     settings = LagrangianNetworkSettings(width=width)
-    weights, fixed = trainable(LagrangianNetwork(Joints.revolute(joints), settings, key=jax.random.key(0)))
+    weights, fixed = trainable(
+        LagrangianNetwork(Joints.revolute(joints), settings, key=jax.random.key(0))
+    )
     batches = jnp.asarray(random_batches(joints))
     adam = optax.adam(1e-4)
 
@@ -69,7 +72,7 @@ def epoch_of(torque: Callable[..., Any], joints: int, width: int) -> Work:
 def measure(
     joints: Sequence[int], widths: Sequence[int], turns: int, official: OfficialCode | None = None
 ) -> list[dict[str, Any]]:
-    """Samples a second of every row at every size, and how many times faster ours is: median, least and most."""
+    """Return samples per second of every row and size, and our speed-up: median, least, most."""
     told = []
     for width in widths:
         for dof in joints:
@@ -81,7 +84,9 @@ def measure(
             row = {
                 "joints": dof,
                 "width": width,
-                "samples_per_second": {name: float(1 / np.median(one)) for name, one in seconds.items()},
+                "samples_per_second": {
+                    name: float(1 / np.median(one)) for name, one in seconds.items()
+                },
                 "ours_over": {
                     name: [float(value) for value in (np.median(one), one.min(), one.max())]
                     for name, one in ratios.items()
@@ -93,15 +98,22 @@ def measure(
 
 
 def tell(row: dict[str, Any]) -> None:
-    rates = ", ".join(f"{name} {rate / 1e3:.1f} k" for name, rate in row["samples_per_second"].items())
-    ratios = "; ".join(
-        f"{median:.1f} × {name} ({least:.1f} … {most:.1f})" for name, (median, least, most) in row["ours_over"].items()
+    rates = ", ".join(
+        f"{name} {rate / 1e3:.1f} k" for name, rate in row["samples_per_second"].items()
     )
-    print(f"  {row['joints']} joints, 2 × {row['width']}: {rates}\n    {OURS}: {ratios}", flush=True)
+    ratios = "; ".join(
+        f"{median:.1f} × {name} ({least:.1f} … {most:.1f})"
+        for name, (median, least, most) in row["ours_over"].items()
+    )
+    print(
+        f"  {row['joints']} joints, 2 × {row['width']}: {rates}\n    {OURS}: {ratios}", flush=True
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--joints", type=int, nargs="+", default=[2, 4, 7])
     parser.add_argument("--widths", type=int, nargs="+", default=[64])
     parser.add_argument("--turns", type=int, default=7)

@@ -1,4 +1,4 @@
-"""How benchmarks take the time: rivals in turns on one core, so that a busy machine hurts all alike, and medians."""
+"""Timing of benchmarks: rivals in turns on one core, so that other load affects all alike."""
 
 import os
 import subprocess
@@ -16,21 +16,28 @@ _cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
 
 
 def take_one_core() -> None:
-    """Keep this process to one core; to be called before JAX computes anything, because it counts the cores then."""
+    """Bind this process to one core; call it before JAX computes anything and counts the cores."""
     os.environ["XLA_FLAGS"] = f"{ONE_CORE_FLAG} {os.environ.get('XLA_FLAGS', '')}".strip()
     if _cores is not None:
         os.sched_setaffinity(0, {min(_cores)})
 
 
 def apart(module: str, *arguments: str, environment: Mapping[str, str] | None = None) -> str:
-    """Run a module in a process of its own, with all cores and without the flag of this one; what it printed."""
-    inherited = {**os.environ, "XLA_FLAGS": os.environ.get("XLA_FLAGS", "").replace(ONE_CORE_FLAG, "").strip()}
+    """Run a module in its own process on all cores and return what it prints."""
+    inherited = {
+        **os.environ,
+        "XLA_FLAGS": os.environ.get("XLA_FLAGS", "").replace(ONE_CORE_FLAG, "").strip(),
+    }
     held = None if _cores is None else os.sched_getaffinity(0)
     try:
         if _cores is not None:
-            os.sched_setaffinity(0, _cores)  # a child begins with the cores of the thread that starts it
+            os.sched_setaffinity(
+                0, _cores
+            )  # a child begins with the cores of the thread that starts it
         command = [sys.executable, "-m", module, *arguments]
-        ran = subprocess.run(command, env={**inherited, **(environment or {})}, stdout=subprocess.PIPE, text=True)
+        ran = subprocess.run(
+            command, env={**inherited, **(environment or {})}, stdout=subprocess.PIPE, text=True
+        )
     finally:
         if held is not None:
             os.sched_setaffinity(0, held)
@@ -41,16 +48,16 @@ def apart(module: str, *arguments: str, environment: Mapping[str, str] | None = 
 
 @dataclass(frozen=True)
 class Work:
-    """Something to be timed as a whole, and how many samples it works through."""
+    """A function that is timed as a whole, and the number of its samples."""
 
     run: Callable[[], Any]
     samples: int
 
 
 def seconds_per_sample(works: Mapping[str, Work], turns: int) -> dict[str, np.ndarray]:
-    """Seconds that this process worked a sample, of each work in each turn; a turn before them warms up and compiles.
+    """Return the processor time per sample of each work in each turn, after a warm-up turn.
 
-    On one core that is the time by the clock, without the waiting for a core that others use.
+    On one core that is the wall time without the time in which other programs use the core.
     """
     times: dict[str, list[float]] = {name: [] for name in works}
     for turn in range(turns + 1):
@@ -64,14 +71,14 @@ def seconds_per_sample(works: Mapping[str, Work], turns: int) -> dict[str, np.nd
 
 @dataclass(frozen=True)
 class Latency:
-    """Microseconds that half and 99 % of the calls stay below."""
+    """Median and 99th percentile of the time of a call [µs]."""
 
     p50: float
     p99: float
 
 
 def latencies(calls: Mapping[str, Call], turns: int, calls_a_turn: int) -> dict[str, Latency]:
-    """The latency of each call, every one timed alone; what the clock itself takes is measured alike and taken off."""
+    """Return the latency of single calls; the time of reading the clock is subtracted."""
     everything = {"": (_nothing, ()), **calls}
     times = {name: np.zeros((turns, calls_a_turn)) for name in everything}
     for turn in range(turns):
@@ -96,4 +103,4 @@ def _timed(function: Callable[..., Any], arguments: Sequence[Any], calls: int) -
 
 
 def _nothing() -> None:
-    """Of no cost but that of a call."""
+    """Do nothing, to measure the clock and the call."""

@@ -1,10 +1,10 @@
-"""What it costs to be watched, and how fast the page is: a real run, the command that people type, a real Chromium.
+"""Cost of the page to the control loop, and speed of the page, in a real run and a real Chromium.
 
     python -m benchmarks.view [jitter] [page] [orders]
 
-`jitter`: how late periods of the loop began with the page open in a browser and without, in turns of one run. `page`:
-seconds from the command to a page with its Start button, and how often its curves move. `orders`: seconds from an order
-to what it does. Keep the machine quiet. About five minutes.
+`jitter`: delay of the control periods with the page open and without, alternating in one run.
+`page`: time from the command to a page with its Start button, and how often its curves move.
+`orders`: time from an order to its effect. Run it on an idle machine; it takes about five minutes.
 """
 
 import os
@@ -17,33 +17,37 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import numpy as np
 from playwright.sync_api import sync_playwright
 
-from delan.experiments.live_run import LiveSettings
-from delan.realtime.live import MODES, PHASES, Audience
-from delan.view.runs import find, tell, wake
-from tests.test_browser import DRAWN_BY_SOFTWARE, chromium_path
+from delan.online.broadcast import MODES, PHASES, Audience
+from delan.online.host_process import LiveSettings
+from delan.view.run_process import send_settings, start_run, wait_for_address
+from tests.view.test_browser import DRAWN_BY_SOFTWARE, chromium_path
 
 from .results import write_results
 
-TURNS, TURN_SECONDS, SETTLE_SECONDS = 6, 15.0, 5.0
+TURNS = 6  # with and without the page
+TURN_SECONDS = 15.0
+SETTLE_SECONDS = 5.0  # waited before each measurement
 PAGES = 5
+WINDOW: Any = {"width": 1400, "height": 860}
 
 
 @contextmanager
 def serving(*words: str) -> Iterator[tuple[str, float]]:
-    """`delan view`, its address, and when it was typed."""
+    """Run `delan view`; yields its address and the time at which it was started."""
     began = time.monotonic()
-    command = [sys.executable, "-m", "delan.interfaces.cli", "view", *words, "--port", "0"]
+    command = [sys.executable, "-m", "delan.cli.main", "view", *words, "--port", "0"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
-    told = re.search(r"http://\S+", server.stdout.readline())
+    address = re.search(r"http://\S+", server.stdout.readline())
     try:
-        assert told is not None
-        yield told.group(0), began
+        assert address is not None
+        yield address.group(0), began
     finally:
         server.send_signal(signal.SIGINT)
         server.wait(60)
@@ -52,17 +56,19 @@ def serving(*words: str) -> Iterator[tuple[str, float]]:
 @contextmanager
 def chromium() -> Iterator[Any]:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium_path(), args=list(DRAWN_BY_SOFTWARE))
+        browser = playwright.chromium.launch(
+            executable_path=chromium_path(), args=list(DRAWN_BY_SOFTWARE)
+        )
         yield browser
         browser.close()
 
 
 @contextmanager
 def run(**settings: Any) -> Iterator[Audience]:
-    """A run that has been started."""
-    process = wake()
-    tell(process, asdict(LiveSettings(**settings)))
-    address = find(process, threading.Event())
+    """Start a run and yield when the robot moves."""
+    process = start_run()
+    send_settings(process, asdict(LiveSettings(**settings)))
+    address = wait_for_address(process, threading.Event())
     assert address is not None
     audience = Audience(address)
     audience.order(mode=MODES.index("run"))
@@ -76,34 +82,38 @@ def run(**settings: Any) -> Iterator[Audience]:
 
 def phase(audience: Audience) -> str:
     standing = audience.look()
-    return "" if standing is None else PHASES[standing.phase]
+    if standing is None:
+        return ""
+    return PHASES[standing.phase]
 
 
-def until(what: Callable[[], Any], patience: float = 300.0) -> float:
-    """Seconds until something is so."""
+def until(condition: Callable[[], Any], timeout: float = 300.0) -> float:
+    """Return the time until a condition is true [s]."""
     began = time.monotonic()
-    while not what():
-        if time.monotonic() - began > patience:
-            raise SystemExit(f"it was not so after {patience:.0f} s")
+    while not condition():
+        if time.monotonic() - began > timeout:
+            raise SystemExit(f"the condition was not true after {timeout:.0f} s")
         time.sleep(0.002)
     return time.monotonic() - began
 
 
 def lateness(audience: Audience, seconds: float) -> np.ndarray:
-    """How late each period of the next seconds began [µs]."""
+    """Return the delay of each control period of the next seconds [µs]."""
     audience.rows()
     time.sleep(seconds)
     return 1e6 * audience.layout.unpack(audience.rows())["lateness"][:, 0]
 
 
 def jitter() -> dict[str, Any]:
-    watched, alone = [], []
+    """Measure the delay of control periods with the page open and without."""
+    watched = []
+    alone = []
     with chromium() as browser, run() as audience:
         time.sleep(SETTLE_SECONDS)
         for _ in range(TURNS):
             alone.append(lateness(audience, TURN_SECONDS))
             with serving("running") as (url, _):
-                page = browser.new_page(viewport={"width": 1400, "height": 860})
+                page = browser.new_page(viewport=WINDOW)
                 page.goto(url)
                 page.get_by_role("button", name="Stop").wait_for(timeout=60_000)
                 time.sleep(SETTLE_SECONDS)
@@ -114,16 +124,28 @@ def jitter() -> dict[str, Any]:
         whole = np.concatenate(turns)
         p50, p99 = np.percentile(whole, [50, 99]).tolist()
         each = [float(np.percentile(turn, 99)) for turn in turns]
-        numbers[name] = {"periods": len(whole), "p50_us": p50, "p99_us": p99, "p99_us_of_each_turn": each}
-        print(f"{name}: p50 {p50:.1f} µs, p99 {p99:.1f} µs, of each turn {', '.join(f'{one:.1f}' for one in each)}")
+        numbers[name] = {
+            "periods": len(whole),
+            "p50_us": p50,
+            "p99_us": p99,
+            "p99_us_of_each_turn": each,
+        }
+        print(f"{name}: p50 {p50:.1f} µs, p99 {p99:.1f} µs, of each turn {np.round(each, 1)}")
     ratio = numbers["watched"]["p99_us"] / numbers["alone"]["p99_us"]
-    middle = [float(np.median(numbers[name]["p99_us_of_each_turn"])) for name in ("watched", "alone")]
-    print(f"p99 watched over p99 alone: {ratio:.2f}; of the medians over turns {middle[0] / middle[1]:.2f}")
+    watched_median = float(np.median(numbers["watched"]["p99_us_of_each_turn"]))
+    of_medians = watched_median / float(np.median(numbers["alone"]["p99_us_of_each_turn"]))
     load = os.getloadavg()[1]
+    print(f"p99 watched over p99 alone: {ratio:.2f}; of the medians over turns {of_medians:.2f}")
     print(f"load of the machine: {load:.1f}")
-    return {**numbers, "p99_watched_over_alone": ratio, "of_medians": middle[0] / middle[1], "load": load}
+    return {
+        **numbers,
+        "p99_watched_over_alone": ratio,
+        "of_medians": of_medians,
+        "load": load,
+    }
 
 
+# Counts the different last times that the curves of a page showed per second.
 COUNT_MOVES = """seconds => new Promise(done => {
   const seen = new Set(), end = performance.now() + 1000 * seconds
   const look = () => {
@@ -133,18 +155,22 @@ COUNT_MOVES = """seconds => new Promise(done => {
   }
   look()
 })"""
-"""How many different last moments the curves of a page showed in a second."""
 
 
 def page() -> dict[str, Any]:
-    seconds, rates = [], []
+    """Measure the time until the page can be used, and the rate of its curves."""
+    seconds = []
+    rates = []
     with chromium() as browser:
         for number in range(PAGES):
             with serving("two-link") as (url, began):
-                tab = browser.new_page(viewport={"width": 1400, "height": 860})
+                tab = browser.new_page(viewport=WINDOW)
                 received: list[float] = []
                 tab.on(
-                    "websocket", lambda ws, to=received: ws.on("framereceived", lambda _: to.append(time.monotonic()))
+                    "websocket",
+                    lambda ws, to=received: ws.on(
+                        "framereceived", lambda _: to.append(time.monotonic())
+                    ),
                 )
                 tab.goto(url)
                 tab.get_by_role("button", name="Start").click(timeout=60_000)
@@ -157,31 +183,29 @@ def page() -> dict[str, Any]:
                     rates.append((len(received) - before) / 5)
                 tab.close()
     load = os.getloadavg()[1]
-    print(
-        f"Start could be clicked after {', '.join(f'{one:.2f}' for one in seconds)} s; load of the machine {load:.1f}"
-    )
-    print(f"curves moved {rates[0]:.1f} times a second, the page was sent news {rates[1]:.1f} times")
-    told = {"curves_hz": rates[0], "news_hz": rates[1], "load": load}
-    return {"interactive_seconds": seconds, "median": float(np.median(seconds)), **told}
+    print(f"Start was clickable after {np.round(seconds, 2)} s; load of the machine {load:.1f}")
+    print(f"curves moved {rates[0]:.1f} times per second, with {rates[1]:.1f} messages per second")
+    return {
+        "interactive_seconds": seconds,
+        "median": float(np.median(seconds)),
+        "curves_hz": rates[0],
+        "news_hz": rates[1],
+        "load": load,
+    }
 
 
 def orders() -> dict[str, Any]:
-    """From an order to the first period under it."""
+    """Measure the time from an order to the first control period that follows it."""
     taken: dict[str, float] = {}
     with run() as audience:
         time.sleep(SETTLE_SECONDS)
         models = audience.address.models
 
-        def follows(**wanted: Any) -> Callable[[], bool]:
-            def so() -> bool:
-                standing, fresh = audience.look(), audience.rows()
-                return (
-                    standing is not None
-                    and len(fresh) > 0
-                    and all(getattr(standing.orders, name) == value for name, value in wanted.items())
-                )
-
-            return so
+        def followed(wanted: dict[str, Any]) -> bool:
+            standing = audience.look()
+            if len(audience.rows()) == 0 or standing is None:
+                return False
+            return wanted.items() <= standing.orders._asdict().items()
 
         changes: list[tuple[str, dict[str, Any]]] = [
             ("payload", {"payload": 0.3}),
@@ -196,7 +220,7 @@ def orders() -> dict[str, Any]:
         ]
         for name, change in changes:
             audience.order(**change)
-            taken[name] = until(follows(**change), 30)
+            taken[name] = until(partial(followed, change), 30)
             time.sleep(2.0)
         began = time.monotonic()
         audience.order(mode=MODES.index("stop"))
@@ -214,7 +238,7 @@ def main() -> None:
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
     for name in sys.argv[1:] or ROWS:
         if name not in ROWS:
-            raise SystemExit(f"there is no row {name!r}; there are {', '.join(ROWS)}")
+            raise SystemExit(f"unknown benchmark {name!r}; available: {', '.join(ROWS)}")
         write_results(f"view_{name}", ROWS[name]())
 
 

@@ -1,8 +1,8 @@
-"""`delan demo` as the command line runs it, with the seconds that JAX's own steps took; for `benchmarks.first_result`.
+"""`delan demo` with the time that JAX takes to trace and compile, for `benchmarks.first_result`.
 
     python -m benchmarks.watched_demo FOLDER
 
-Nothing that imports JAX may be imported before the command line has said where compiled programs are kept.
+Nothing that imports JAX may be imported before the command line has set the compilation cache.
 """
 
 import json
@@ -10,23 +10,24 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from delan.interfaces.cli import app
-from delan.interfaces.command import keep_compiled
+from delan.cli.app import keep_compiled
+from delan.cli.main import app
 
+# Events of JAX; the last one includes reading a program from the cache.
 STEPS = {
     "tracing": "/jax/core/compile/jaxpr_trace_duration",
     "lowering": "/jax/core/compile/jaxpr_to_mlir_module_duration",
     "compiling": "/jax/core/compile/backend_compile_duration",
 }
-"""JAX's own events; the last one holds reading from the cache where the program is found there."""
 
 
 def main() -> None:
-    """Run the demo in this process and leave the seconds of JAX's steps beside its page."""
+    """Run the demo in this process and write the seconds of JAX's steps beside its page."""
     keep_compiled()
     import jax  # noqa: PLC0415
 
-    folder, spent = Path(sys.argv[1]), dict.fromkeys(STEPS, 0.0)
+    folder = Path(sys.argv[1])
+    spent = dict.fromkeys(STEPS, 0.0)
     names = {event: name for name, event in STEPS.items()}
 
     def listen(event: str, duration_secs: float, **_: Any) -> None:

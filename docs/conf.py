@@ -1,4 +1,6 @@
-"""How the documentation is built: `make docs`. It needs no network and asks none of its readers for one."""
+"""How the documentation is built: `make docs`. It needs no network and asks none of its readers for
+one.
+"""
 
 import sys
 from importlib import metadata
@@ -10,7 +12,14 @@ sys.path[:0] = [str(HERE / "extensions"), str(HERE.parent)]
 project = "delan"
 release = metadata.version("delan")
 copyright = "the authors of delan, MIT licence"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "mathml", "arrows", "public_names"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "mathml",
+    "arrows",
+    "public_names",
+]
 myst_enable_extensions = ["dollarmath", "deflist"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build"]

@@ -1,4 +1,6 @@
-"""What the benchmarks rest on: percentiles without the clock's time, counts that do not change, rows that can miss."""
+"""What the benchmarks rest on: percentiles without the clock's time, counts that do not change,
+rows that can miss.
+"""
 
 import json
 import os
@@ -16,8 +18,8 @@ import typer
 from benchmarks import big_logs, instructions, official, online, throughput, timing
 from benchmarks.exported import Program, build_programs
 from benchmarks.timing import Work, apart, latencies, percentiles, seconds_per_sample
-from delan.data.logs import read_log
-from delan.interfaces.cli import app
+from delan.cli.main import app
+from delan.logs.reading import read_log
 from delan.models.feed_forward import FeedForwardNetwork
 from delan.robots.two_link import TWO_LINK
 
@@ -42,13 +44,22 @@ def test_latencies_hold_the_call_and_not_the_clock(monkeypatch: pytest.MonkeyPat
 def test_turns_share_the_machine_and_the_first_one_is_not_counted() -> None:
     ran: list[str] = []
     works = {name: Work(lambda name=name: ran.append(name), 2) for name in ("a", "b")}
-    assert {name: len(one) for name, one in seconds_per_sample(works, 3).items()} == {"a": 3, "b": 3}
+    assert {name: len(one) for name, one in seconds_per_sample(works, 3).items()} == {
+        "a": 3,
+        "b": 3,
+    }
     assert ran == ["a", "b"] * 4
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system keeps no process to one core")
-def test_a_process_apart_gets_the_cores_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "cores.py").write_text("import os; print(len(os.sched_getaffinity(0)), os.environ['XLA_FLAGS'])")
+@pytest.mark.skipif(
+    not hasattr(os, "sched_setaffinity"), reason="this system keeps no process to one core"
+)
+def test_a_process_apart_gets_the_cores_back(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "cores.py").write_text(
+        "import os; print(len(os.sched_getaffinity(0)), os.environ['XLA_FLAGS'])"
+    )
     all_cores = os.sched_getaffinity(0)
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=false")
     try:
@@ -62,7 +73,9 @@ def test_a_process_apart_gets_the_cores_back(monkeypatch: pytest.MonkeyPatch, tm
 
 
 def test_published_code_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match=r"expected a clone of github.com/milutter/deep_lagrangian_networks"):
+    with pytest.raises(
+        SystemExit, match=r"give a clone of github.com/milutter/deep_lagrangian_networks"
+    ):
         official.OfficialCode.at(tmp_path)
 
 
@@ -76,7 +89,7 @@ def test_what_published_code_needs_is_told(
     monkeypatch.setattr(sys, "path", [*sys.path])
     for name in ("torch", "haiku"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(SystemExit, match="nothing of the published code can be run"):
+    with pytest.raises(SystemExit, match="none of the published code can be run"):
         official.OfficialCode.at(tmp_path)
     told = capsys.readouterr().out
     assert "pip install torch" in told
@@ -91,7 +104,13 @@ def test_growth_of_a_count_is_found() -> None:
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
     model = FeedForwardNetwork(TWO_LINK.joints, key=jax.random.key(0))
-    return next(iter(build_programs({"plain": model}, tmp_path_factory.mktemp("c"), instructions.portable_flags())))
+    return next(
+        iter(
+            build_programs(
+                {"plain": model}, tmp_path_factory.mktemp("c"), instructions.portable_flags()
+            )
+        )
+    )
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
@@ -101,7 +120,9 @@ def test_the_harness_orders_its_times(program: Program) -> None:
     assert p50 <= p99
 
 
-@pytest.mark.skipif(shutil.which("cc") is None or shutil.which("valgrind") is None, reason="no compiler or valgrind")
+@pytest.mark.skipif(
+    shutil.which("cc") is None or shutil.which("valgrind") is None, reason="no compiler or valgrind"
+)
 def test_counts_do_not_change_and_hold_every_weight(program: Program) -> None:
     products = 64 * 6 + 64 * 64 + 2 * 64
     counted = instructions.count(program)
@@ -111,24 +132,38 @@ def test_counts_do_not_change_and_hold_every_weight(program: Program) -> None:
 
 def test_an_epoch_learns_on_the_same_data_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(throughput, "BATCHES", 2)
-    losses = [np.asarray(throughput.epoch_of(torque, 2, 8).run()[1]) for torque in throughput.TORQUES.values()]
+    losses = [
+        np.asarray(throughput.epoch_of(torque, 2, 8).run()[1])
+        for torque in throughput.TORQUES.values()
+    ]
     assert losses[0].shape == (2,)
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-6)
 
 
 @pytest.mark.parametrize("row", online.ROWS)
-def test_every_run_of_an_hour_is_one_that_the_command_takes(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the command's own parser sees the arguments: a name that it refuses shows here, not after an hour."""
+def test_every_run_of_an_hour_is_one_that_the_command_takes(
+    row: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the command's own parser sees the arguments: a name that it refuses shows here, not
+    after an hour.
+    """
     command = typer.main.get_command(app).commands["online"]  # pyright: ignore[reportAttributeAccessIssue]
     told = {"mse_sum": 1.0, "segments": []}
-    loop = dict.fromkeys(("periods", "missed", "late_feedforward", "lost_samples", "swaps", "lateness_us"), 1)
+    loop = dict.fromkeys(
+        ("periods", "missed", "late_feedforward", "lost_samples", "swaps", "lateness_us"), 1
+    )
     tests = ("train", "test", *(f"{speed:g}x" for speed in online.SPEEDS))
-    answer = {"loop": loop, "tracking": dict.fromkeys(tests, told), "first_model_seconds": 1.0, "events": []}
+    answer = {
+        "loop": loop,
+        "tracking": dict.fromkeys(tests, told),
+        "first_model_seconds": 1.0,
+        "events": [],
+    }
     taken = []
 
     def parse(arguments: list[str], **_: bool) -> subprocess.CompletedProcess[str]:
         with command.make_context("online", arguments[arguments.index("online") + 1 :]) as context:
-            taken.append(context.params["feedforward"])
+            taken.append(context.params["model"])
         return subprocess.CompletedProcess(arguments, 0, json.dumps(answer), "")
 
     monkeypatch.setattr(online.subprocess, "run", parse)

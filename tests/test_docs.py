@@ -11,7 +11,7 @@ import pytest
 import typer.main
 
 import delan
-from delan.interfaces.cli import app
+from delan.cli.main import app
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -28,7 +28,11 @@ def blocks(path: Path, language: str) -> list[str]:
 def commands(path: Path) -> list[list[str]]:
     """The words of each `delan …` in blocks of commands."""
     lines = [line for block in blocks(path, "") for line in block.splitlines()]
-    typed = [shlex.split(line.removeprefix(".venv/bin/"), comments=True) for line in lines if "delan " in line[:16]]
+    typed = [
+        shlex.split(line.removeprefix(".venv/bin/"), comments=True)
+        for line in lines
+        if "delan " in line[:16]
+    ]
     return [words for words in typed if words[:1] == ["delan"]]
 
 
@@ -36,7 +40,11 @@ def commands(path: Path) -> list[list[str]]:
 def test_commands_and_options_exist(path):
     for words in commands(path):
         command = COMMANDS[words[1]]
-        known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+        known = {
+            option
+            for parameter in command.params
+            for option in (*parameter.opts, *parameter.secondary_opts)
+        }
         for word in words[2:]:
             if word.startswith("-") and not word[1:2].isdigit():
                 assert word.split("=")[0] in known, f"`{' '.join(words)}`: {words[1]} has no {word}"
@@ -46,11 +54,18 @@ def test_commands_and_options_exist(path):
 def test_python_uses_names_that_exist(path):
     for block in blocks(path, "python"):
         for node in ast.walk(ast.parse(block)):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "delan":
-                assert hasattr(delan, node.attr) or find_spec(f"delan.{node.attr}"), f"delan.{node.attr}"
+            if (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Name)
+                and node.value.id == "delan"
+            ):
+                assert hasattr(delan, node.attr) or find_spec(f"delan.{node.attr}"), (
+                    f"delan.{node.attr}"
+                )
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("delan"):
                 assert node.module is not None
-                module = __import__(node.module, fromlist=["_"])
+                # A subpackage is no attribute before it is imported.
+                module = __import__(node.module, fromlist=[alias.name for alias in node.names])
                 assert all(hasattr(module, alias.name) for alias in node.names), ast.unparse(node)
 
 
@@ -73,7 +88,10 @@ def test_every_public_name_says_what_it_is(name):
 def test_the_claims_are_those_of_the_run(run):
     page = (ROOT / "docs" / "reproduction.md").read_text()
     for claim in json.loads((ROOT / "docs" / "reproduction" / run / "claims.json").read_text()):
-        assert f"| {claim['claim']} | {claim['asked']} | {claim['measured']} | {claim['seeds']} |" in page
+        assert (
+            f"| {claim['claim']} | {claim['asked']} | {claim['measured']} | {claim['seeds']} |"
+            in page
+        )
 
 
 def test_the_picture_of_the_rooms_is_of_the_imports_as_they_are():
@@ -83,4 +101,6 @@ def test_the_picture_of_the_rooms_is_of_the_imports_as_they_are():
     drawing = module_from_spec(spec)
     spec.loader.exec_module(drawing)
     picture = (ROOT / "docs" / "_arrows.svg").read_text()
-    assert drawing.told(drawing.arrows()) in picture, "imports have changed: `make docs` draws the picture anew"
+    assert drawing.told(drawing.arrows()) in picture, (
+        "imports have changed: `make docs` draws the picture anew"
+    )

@@ -11,7 +11,9 @@ EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_example(path, tmp_path):
-    shown = subprocess.run([sys.executable, path], cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert shown.returncode == 0, shown.stderr
-    assert shown.stdout
-    assert len(path.read_text().splitlines()) < 60
+    result = subprocess.run(
+        [sys.executable, path], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout
+    assert len(path.read_text().splitlines()) < 90

@@ -1,4 +1,6 @@
-"""The picture of the rooms and of what they import, drawn from the source whenever the documentation is built."""
+"""The picture of the rooms and of what they import, drawn from the source whenever the
+documentation is built.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,9 @@ def arrows() -> set[tuple[str, str]]:
             if parts[0] == "delan" and len(parts) > 1 and parts[1] != room(path):
                 found.add((room(path), parts[1]))
     below = {name: {b for a, b in found if a == name} for layer in LAYERS for name in layer}
-    for layer in LAYERS:  # from the ground up, so that what is below a room is complete when its turn comes
+    for (
+        layer
+    ) in LAYERS:  # from the ground up, so that what is below a room is complete when its turn comes
         for name in layer:
             below[name] |= {far for near in set(below[name]) for far in below[near]}
     return {(a, b) for a, b in found if not any(b in below[c] for c in below[a])}
@@ -42,8 +46,14 @@ def draw(path: Path) -> None:
             shift = column - (len(layer) - 1) / 2
             places[name] = (2.4 * shift, STEP * level)
             corner = (2.4 * shift - WIDTH / 2, STEP * level - HEIGHT / 2)
-            axes.add_patch(Rectangle(corner, WIDTH, HEIGHT, facecolor=FILL, edgecolor=INK, linewidth=0.8, zorder=3))
-            axes.text(*places[name], name, ha="center", va="center", color=INK, zorder=4, fontsize=10)
+            axes.add_patch(
+                Rectangle(
+                    corner, WIDTH, HEIGHT, facecolor=FILL, edgecolor=INK, linewidth=0.8, zorder=3
+                )
+            )
+            axes.text(
+                *places[name], name, ha="center", va="center", color=INK, zorder=4, fontsize=10
+            )
     for number, (a, b) in enumerate(sorted(arrows())):
         (x, y), (to_x, to_y) = places[a], places[b]
         side = 1 if number % 2 else -1
@@ -53,14 +63,22 @@ def draw(path: Path) -> None:
         bend = 0.0 if near else -side * 0.28
         axes.add_patch(
             FancyArrowPatch(
-                start, end, connectionstyle=f"arc3,rad={bend}", arrowstyle="-|>", mutation_scale=8, color=PALE, lw=0.9
+                start,
+                end,
+                connectionstyle=f"arc3,rad={bend}",
+                arrowstyle="-|>",
+                mutation_scale=8,
+                color=PALE,
+                lw=0.9,
             )
         )
     axes.set_xlim(-4.4, 4.4)
     axes.set_ylim(-0.6, STEP * (len(LAYERS) - 1) + 0.6)
     axes.set_axis_off()
     with plt.rc_context({"svg.hashsalt": "delan"}):  # the same names in every file
-        figure.savefig(path, bbox_inches="tight", metadata={"Date": None, "Description": told(arrows())})
+        figure.savefig(
+            path, bbox_inches="tight", metadata={"Date": None, "Description": told(arrows())}
+        )
     plt.close(figure)
 
 

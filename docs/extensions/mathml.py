@@ -17,5 +17,7 @@ def _block(self: Any, node: nodes.math_block) -> None:
 
 
 def setup(app: Any) -> dict[str, Any]:
-    app.add_html_math_renderer("mathml", inline_renderers=(_inline, None), block_renderers=(_block, None))
+    app.add_html_math_renderer(
+        "mathml", inline_renderers=(_inline, None), block_renderers=(_block, None)
+    )
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,4 +1,4 @@
-"""The directive `public-names`: everything that `import delan` gives, in groups, from the docstrings."""
+"""The directive `public-names`: the public names of `delan` and `delan.online`, in groups."""
 
 from typing import Any
 
@@ -7,19 +7,21 @@ from docutils.parsers.rst import Directive
 from docutils.statemachine import StringList
 
 import delan
+import delan.online
 
 GROUPS = {
-    "From a log to samples": ("data", "joints"),
-    "Learning and scores": ("learning",),
+    "From a log to samples": ("logs", "joints"),
+    "Learning and scores": ("learning", "solvers", "identification"),
     "Models": ("models", "mechanics", "storage"),
-    "While the robot moves": ("experiments",),
     "Into a controller": ("deploy",),
     "Errors": ("errors",),
 }
 
 
 class PublicNames(Directive):
-    """One section for each group of rooms; a room without a group is an error, so that no name is forgotten."""
+    """One section for each group of rooms; a room without a group is an error, so that no name is
+    forgotten.
+    """
 
     def run(self) -> list[nodes.Node]:
         rooms = {name: getattr(delan, name).__module__.split(".")[1] for name in delan.__all__}
@@ -34,16 +36,30 @@ class PublicNames(Directive):
             text = [line for name in sorted(names, key=str.lower) for line in self._entry(name)]
             self.state.nested_parse(StringList(text, "public_names"), 0, section)
             sections.append(section)
+        sections.append(self._online())
         return sections
 
+    def _online(self) -> nodes.section:
+        title = "While the robot moves (delan.online)"
+        section = nodes.section(ids=[nodes.make_id(title)], names=[title])
+        section += nodes.title(title, title)
+        text = []
+        for name in sorted(delan.online.__all__, key=str.lower):
+            text += self._entry(name, delan.online)
+        self.state.nested_parse(StringList(text, "public_names"), 0, section)
+        return section
+
     @staticmethod
-    def _entry(name: str) -> list[str]:
-        one = getattr(delan, name)
-        if not (one.__doc__ or "").strip():
-            raise ValueError(f"delan.{name} has no docstring")
-        kind = "autoclass" if isinstance(one, type) else "autofunction"
-        members = ["   :members:"] if kind == "autoclass" and not issubclass(one, Exception) else []
-        return ["```{eval-rst}", f".. {kind}:: delan.{name}", *members, "```", ""]
+    def _entry(name: str, module: Any = delan) -> list[str]:
+        value = getattr(module, name)
+        title = f"{module.__name__}.{name}"
+        if not (value.__doc__ or "").strip():
+            raise ValueError(f"{title} has no docstring")
+        kind = "autoclass" if isinstance(value, type) else "autofunction"
+        members = []
+        if kind == "autoclass" and not issubclass(value, Exception):
+            members = ["   :members:"]
+        return ["```{eval-rst}", f".. {kind}:: {title}", *members, "```", ""]
 
 
 def setup(app: Any) -> dict[str, Any]:

@@ -1,32 +1,36 @@
-"""What can go wrong at the doors of the package: each error says what was given, what was expected and what to do."""
+"""Exceptions of delan. Their messages say what was given, what was expected and what to do."""
 
 import sys
 
 
 def installing(extra: str) -> str:
-    """The command that brings an extra of delan into the environment that runs."""
+    """Return the command that installs an extra of delan into the running environment."""
     return f"{sys.executable} -m pip install 'delan[{extra}]'"
 
 
 class DelanError(Exception):
-    """Every error that delan raises on purpose."""
+    """Base class of all exceptions of delan."""
 
 
 class SettingsError(DelanError, ValueError):
-    """A setting that cannot be used."""
+    """A setting is invalid or contradicts another."""
 
 
 class DataError(DelanError, ValueError):
-    """Data that cannot be used; keeps where the fault sits.
+    """Invalid data.
 
     Attributes:
-        source: the file or object the data came from.
-        column: the column at fault, such as `q1`, if one is.
-        row: the first row at fault, counted from 0 without the header, if one is.
+        source: file or object that the data came from.
+        column: name of the invalid column, such as `q1`, or None.
+        row: number of the first invalid row, counted from 0 without the header, or None.
     """
 
-    def __init__(self, source: str, problem: str, *, column: str | None = None, row: int | None = None):
-        self.source, self.column, self.row = source, column, row
+    def __init__(
+        self, source: str, problem: str, *, column: str | None = None, row: int | None = None
+    ):
+        self.source = source
+        self.column = column
+        self.row = row
         where = [source]
         if column is not None:
             where.append(f"column {column}")
@@ -36,7 +40,7 @@ class DataError(DelanError, ValueError):
 
 
 class ModelFileError(DelanError, ValueError):
-    """A model file that cannot be read: foreign, truncated, damaged or from a newer version."""
+    """A model file that cannot be read: of another format or version, truncated or damaged."""
 
     def __init__(self, path: str, problem: str):
         self.path = path
@@ -44,12 +48,12 @@ class ModelFileError(DelanError, ValueError):
 
 
 class ModelError(DelanError, ValueError):
-    """A model asked for something that it cannot give, or joined with data that does not fit it."""
+    """A model that lacks a requested feature, or does not fit the data it is used with."""
 
 
 class RobotError(DelanError, ValueError):
-    """A robot that cannot be built or driven as asked."""
+    """A robot that cannot be built or driven as requested."""
 
 
 class CompilerError(DelanError):
-    """There is no C compiler, or it refused the code of a model."""
+    """A missing C compiler, or one that rejects the generated code."""

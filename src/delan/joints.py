@@ -1,4 +1,7 @@
-"""The nouns that cross walls: what a robot's joints did, as plain arrays in SI units, last axis the joint."""
+"""Data types shared by all subpackages.
+
+Arrays are in SI units; their last axis is the joint.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,18 +12,22 @@ from jaxtyping import Bool, Float, Int
 
 from .errors import DataError, SettingsError
 
+# Revolute and continuous joints turn [rad], prismatic joints slide [m]. A continuous joint has no
+# end stop, so its position is only known modulo a full turn.
 JointKind = Literal["revolute", "continuous", "prismatic"]
-"""`revolute` and `continuous` joints turn [rad], `prismatic` ones slide [m]; a continuous joint has no end stop."""
 
+# Torque components a recording may carry as ground truth, in the order of eq. 4 of Lutter et al.
+# 2019.
 COMPONENTS = ("inertial", "coriolis", "gravity")
-"""The torque components a recording may carry as truth, in the order of eq. 4 of Lutter et al. 2019."""
 
-
-SHAPE_REMEDY = "give one row a time stamp and one column a joint, or cut all arrays to the rows that they share"
+SHAPE_REMEDY = (
+    "give one row per time stamp and one column per joint, "
+    "or cut all arrays to the rows that they share"
+)
 
 
 class TorqueComponents(NamedTuple):
-    """The parts whose sum is the joint torque τ [N m or N], each of shape `(..., dof)`."""
+    """Components whose sum is the joint torque τ [N m or N], each of shape `(..., dof)`."""
 
     inertial: Any
     coriolis: Any
@@ -43,9 +50,22 @@ class Energy(NamedTuple):
         return self.kinetic + self.potential
 
 
+class JointUnits(NamedTuple):
+    """SI units of a joint's position, velocity, acceleration and torque."""
+
+    q: str
+    qd: str
+    qdd: str
+    tau: str
+
+
+TURNING_UNITS = JointUnits("rad", "rad/s", "rad/s^2", "N m")
+SLIDING_UNITS = JointUnits("m", "m/s", "m/s^2", "N")
+
+
 @dataclass(frozen=True)
 class Joints:
-    """Who the joints are: one name and one kind each, in the order of the last axis of every array."""
+    """Names and kinds of a robot's joints, in the order of the last axis of every array."""
 
     names: tuple[str, ...]
     kinds: tuple[JointKind, ...]
@@ -54,31 +74,63 @@ class Joints:
         if not self.names or len(self.names) != len(self.kinds):
             raise SettingsError(
                 f"got {len(self.names)} joint names and {len(self.kinds)} joint kinds; "
-                "give one of each for every joint, at least one joint"
+                "give one name and one kind for each joint, and at least one joint"
             )
         if len(set(self.names)) != len(self.names):
-            raise SettingsError(f"joint names must differ from each other, got {', '.join(self.names)}")
+            raise SettingsError(f"joint names must be unique, got {', '.join(self.names)}")
+        known = get_args(JointKind)
         for name, kind in zip(self.names, self.kinds, strict=True):
-            if kind not in get_args(JointKind):
-                raise SettingsError(f"joint {name} is of kind {kind!r}; known kinds: {', '.join(get_args(JointKind))}")
+            if kind not in known:
+                raise SettingsError(
+                    f"joint {name} is of kind {kind!r}; expected one of {', '.join(known)}"
+                )
 
     @classmethod
     def of(cls, kinds: Sequence[JointKind]) -> "Joints":
-        """Joints of the given kinds, named joint0, joint1, …"""
+        """Return joints of the given kinds, named joint0, joint1, …"""
         return cls(tuple(f"joint{i}" for i in range(len(kinds))), tuple(kinds))
 
     @classmethod
     def revolute(cls, dof: int) -> "Joints":
+        """Return `dof` revolute joints, named joint0, joint1, …"""
         return cls.of(("revolute",) * dof)
 
     @property
     def dof(self) -> int:
         return len(self.names)
 
+    @property
+    def sliding(self) -> Bool[np.ndarray, " dof"]:
+        """Mask of the prismatic joints."""
+        return np.array([kind == "prismatic" for kind in self.kinds])
+
+    @property
+    def turning(self) -> Bool[np.ndarray, " dof"]:
+        """Mask of the revolute and continuous joints."""
+        return ~self.sliding
+
+    @property
+    def continuous(self) -> Bool[np.ndarray, " dof"]:
+        """Mask of the joints that turn without end stops."""
+        return np.array([kind == "continuous" for kind in self.kinds])
+
+    @property
+    def units(self) -> tuple[JointUnits, ...]:
+        """SI units of each joint."""
+        return tuple(SLIDING_UNITS if slides else TURNING_UNITS for slides in self.sliding)
+
+    def pick(self, numbers: Sequence[int]) -> "Joints":
+        """Return the joints at the given positions, in the given order."""
+        names = tuple(self.names[i] for i in numbers)
+        return Joints(names, tuple(self.kinds[i] for i in numbers))
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class JointLimits:
-    """What the joints can bear: positions [rad or m], speeds [rad/s or m/s] and torques [N m or N]; ∞ for no limit."""
+    """Limits of the positions [rad or m], speeds [rad/s or m/s] and torques [N m or N].
+
+    A joint without a limit has ±∞.
+    """
 
     lower: Float[np.ndarray, " dof"]
     upper: Float[np.ndarray, " dof"]
@@ -86,29 +138,34 @@ class JointLimits:
     torque: Float[np.ndarray, " dof"]
 
     def __post_init__(self) -> None:
-        shapes = {name: np.shape(getattr(self, name)) for name in ("lower", "upper", "velocity", "torque")}
+        shapes = {
+            name: np.shape(getattr(self, name)) for name in ("lower", "upper", "velocity", "torque")
+        }
         if len(set(shapes.values())) > 1 or len(shapes["lower"]) != 1:
-            told = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-            raise SettingsError(f"limits are one number a joint, as many in each; got the shapes {told}")
-        # Asked for what is good, not for what is bad: a comparison with NaN says no.
+            given = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+            raise SettingsError(
+                f"each limit needs one number per joint, shape (dof,); got the shapes {given}"
+            )
+        # The test is for valid limits, not for invalid ones: comparisons with NaN are false.
         good = (self.lower <= self.upper) & (self.lower < np.inf) & (self.upper > -np.inf)
         if not good.all():
             at = int(np.argmin(good))
             raise SettingsError(
-                f"joint {at} may move from {self.lower[at]} to {self.upper[at]}; every joint needs lower ≤ upper, "
-                "−∞ and ∞ for a joint without ends"
+                f"joint {at} may move from {self.lower[at]} to {self.upper[at]}; every joint needs "
+                "lower ≤ upper, with −∞ and ∞ for a joint without end stops"
             )
         for name in ("velocity", "torque"):
             values = getattr(self, name)
             if not (values > 0).all():
                 at = int(np.argmin(values > 0))
                 raise SettingsError(
-                    f"every joint needs a {name} limit above zero, ∞ for none; that of joint {at} is {values[at]}"
+                    f"every joint needs a {name} limit above zero (∞ for no limit); "
+                    f"that of joint {at} is {values[at]}"
                 )
 
 
 class JointState(NamedTuple):
-    """What the sensors of a robot tell at the time t [s]: positions and velocities of its joints."""
+    """Measured joint positions and velocities at the time t [s]."""
 
     t: float
     q: Float[np.ndarray, " dof"]
@@ -116,7 +173,7 @@ class JointState(NamedTuple):
 
 
 class JointTarget(NamedTuple):
-    """Where the joints should be now, how fast, and how much faster."""
+    """Desired joint positions, velocities and accelerations."""
 
     q_des: Float[np.ndarray, " dof"]
     qd_des: Float[np.ndarray, " dof"]
@@ -125,14 +182,16 @@ class JointTarget(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Body:
-    """A body of a kinematic tree, as any engine describes it: where it hangs, how it moves, what it weighs.
+    """A body of a kinematic tree: its frame, inertia and joint.
 
     Attributes:
-        parent: index of the body it hangs on, −1 for the world.
-        position, rotation: of its frame in the parent's, at joint position zero [m].
-        mass: [kg]; centre: of the mass [m]; inertia: about that centre [kg m²], in the body's own frame.
-        joint, kind: name and kind of the joint that moves it, None for a body welded to its parent.
-        axis, anchor: of that joint, in the body's frame; anchor [m].
+        parent: index of the parent body, −1 for the world.
+        position, rotation: pose of the body frame in the parent frame at joint position zero [m].
+        mass: mass [kg].
+        centre: centre of mass in the body frame [m].
+        inertia: inertia about the centre of mass, in the body frame [kg m²].
+        joint, kind: name and kind of the joint to the parent, None for a welded body.
+        axis, anchor: axis of that joint and a point on it [m], in the body frame.
     """
 
     parent: int
@@ -149,7 +208,7 @@ class Body:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Trajectory:
-    """A wanted motion: positions, velocities and accelerations at the times t [s], of joints or of a point."""
+    """A desired motion of joints or of a point, sampled at the times t [s]."""
 
     t: Float[np.ndarray, " time"]
     q: Float[np.ndarray, "time dof"]
@@ -158,8 +217,8 @@ class Trajectory:
     label: str
 
 
-class Run(NamedTuple):
-    """Rows [first, end) of a log, counted from 0, and the label of their trajectory there."""
+class RowRange(NamedTuple):
+    """Rows [first, end) of a log, counted from 0, and the label of their trajectory."""
 
     first: int
     end: int
@@ -168,34 +227,37 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True)
 class Excerpt:
-    """What of a log a recording holds, where the whole is too large: runs without a break, evenly over the log.
+    """The segments of a log that a recording holds when the whole log exceeds the memory limit.
 
     Attributes:
-        rows, trajectories: of the whole log.
-        runs: that are held, in their order; each is a trajectory of the recording, labelled by its place here.
-        seconds: that a run lasts, in the median [s].
+        rows, trajectories: their numbers in the whole log.
+        segments: rows without a break, spread evenly over the log. Each is one trajectory of the
+            recording, labelled by its index here.
+        seconds: median duration of a segment [s].
     """
 
     rows: int
     trajectories: int
-    runs: tuple[Run, ...]
+    segments: tuple[RowRange, ...]
     seconds: float
 
     @property
-    def told(self) -> str:
-        """`12 % of the log: 31 runs of 60 s`."""
-        share = sum(run.end - run.first for run in self.runs) / self.rows
-        runs = f"{len(self.runs)} run{'s' * (len(self.runs) != 1)} of {self.seconds:.3g} s"
-        return f"{100 * share:.2g} % of the log: {runs}"
+    def summary(self) -> str:
+        """Size of the excerpt, such as `12 % of the log: 31 segments of 60 s`."""
+        share = sum(segment.end - segment.first for segment in self.segments) / self.rows
+        noun = "segment" + "s" * (len(self.segments) != 1)
+        return (
+            f"{100 * share:.2g} % of the log: {len(self.segments)} {noun} of {self.seconds:.3g} s"
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Recording:
-    """What the sensors recorded, raw: time t [s], positions q, torques tau, and velocities and accelerations if logged.
+    """Raw sensor data: time t [s], positions q, torques tau and, if logged, q̇ and q̈.
 
-    `trajectory` labels the rows; time runs forward inside each trajectory and may start anew in the next.
-    `truth` may hold the torque components that a simulation knows (keys of `COMPONENTS`).
-    `excerpt` says which rows of the log these are; None: all of them.
+    `trajectory` labels the rows. Time increases inside each trajectory and may restart in the next.
+    `truth` may hold torque components known from a simulation (keys of `COMPONENTS`).
+    `excerpt` says which rows of a larger log these are; None means all of them.
     """
 
     t: Float[np.ndarray, " time"]
@@ -210,22 +272,46 @@ class Recording:
     excerpt: Excerpt | None = None
 
     def __post_init__(self) -> None:
-        _require_shapes(self, {"q": self.q, "tau": self.tau, "qd": self.qd, "qdd": self.qdd, **self.truth})
+        _require_shapes(self, ("q", "qd", "qdd", "tau"))
+
+    @property
+    def columns(self) -> dict[str, np.ndarray]:
+        """Every array with one row per time stamp, by its name; those of `truth` come last."""
+        names = ("t", "q", "qd", "qdd", "tau", "trajectory")
+        columns = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        return {**columns, **self.truth}
+
+    @property
+    def nbytes(self) -> int:
+        """Memory taken by the arrays [bytes]."""
+        return sum(values.nbytes for values in self.columns.values())
+
+    def with_columns(self, columns: Mapping[str, np.ndarray]) -> "Recording":
+        """Return the recording with other arrays, named as in `columns`."""
+        fields = dict(columns)
+        truth = {name: fields.pop(name) for name in self.truth}
+        return replace(self, **fields, truth=truth)
+
+    def rows(self, chosen: np.ndarray | slice) -> "Recording":
+        """Return the rows of a boolean mask, an index array or a slice."""
+        return self.with_columns({name: values[chosen] for name, values in self.columns.items()})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preparation:
-    """What was done to a recording to make samples of it.
+    """How samples were made from a recording.
 
     Attributes:
-        cutoff: of the low-pass over q, q̇ and τ, one a joint [Hz]; None: nothing was filtered.
-        delay: by which the torques came late and were moved back [s].
+        cutoff: cut-off of the low-pass over q, q̇ and τ, per joint [Hz]; None if nothing was
+            filtered.
+        delay: lag of the torques that was removed [s].
         velocity, acceleration: `logged` or `differentiated`.
-        rows: of the recording; samples: that are left of them to learn from.
-        dropped: rows left out, by why: in stretches too short to filter, repeated, resting, at the ends of the filter,
-            between samples.
-        cuts: how often a trajectory was cut, by why: gaps and pauses.
-        excerpt: which rows of a log the recording was; None: all of them.
+        rows: number of rows of the recording.
+        samples: number of samples to learn from.
+        dropped: number of rows left out, by reason: in segments too short to filter, repeated,
+            resting, at the ends of the filter, between samples.
+        cuts: number of cuts inside trajectories, by reason: gaps and pauses.
+        excerpt: which rows of a larger log the recording holds; None means all of them.
     """
 
     cutoff: tuple[float, ...] | None = None
@@ -241,10 +327,11 @@ class Preparation:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Dataset:
-    """Samples ready to learn from: every row has position, velocity, acceleration and torque; cut into trajectories.
+    """Samples with position, velocity, acceleration and torque, cut into trajectories.
 
-    `counted` marks the rows to learn from and to score (None: all); the others only tell where the joints came from,
-    for friction that remembers. `preparation` says how the samples were made.
+    `counted` marks the rows to learn from and to score; None means all. The other rows only provide
+    the history of the motion, which friction with memory needs. `preparation` says how the samples
+    were made.
     """
 
     t: Float[np.ndarray, " time"]
@@ -260,9 +347,12 @@ class Dataset:
     preparation: Preparation | None = None
 
     def __post_init__(self) -> None:
-        _require_shapes(self, {"q": self.q, "qd": self.qd, "qdd": self.qdd, "tau": self.tau, **self.truth})
+        _require_shapes(self, ("q", "qd", "qdd", "tau"))
         if self.counted is not None and self.counted.shape != self.t.shape:
-            problem = f"expected shape (time,) = {self.t.shape}, got {self.counted.shape}; give one mark a time stamp"
+            problem = (
+                f"expected shape (time,) = {self.t.shape}, got {self.counted.shape}; "
+                "give one mark per time stamp"
+            )
             raise DataError(self.source, problem, column="counted")
 
     def __len__(self) -> int:
@@ -270,8 +360,10 @@ class Dataset:
 
     @property
     def samples(self) -> "Dataset":
-        """The rows that count, alone."""
-        return self if self.counted is None else replace(self.rows(self.counted), counted=None)
+        """The counted rows alone."""
+        if self.counted is None:
+            return self
+        return replace(self.rows(self.counted), counted=None)
 
     @property
     def dof(self) -> int:
@@ -279,39 +371,46 @@ class Dataset:
 
     @property
     def trajectories(self) -> tuple[int, ...]:
-        """The trajectory labels in order of appearance."""
+        """Trajectory labels in order of appearance."""
         labels, first = np.unique(self.trajectory, return_index=True)
         return tuple(int(label) for label in labels[np.argsort(first)])
 
     def rows(self, chosen: np.ndarray | slice) -> "Dataset":
-        """The samples of a boolean mask, an index array or a slice."""
-        columns = {name: getattr(self, name)[chosen] for name in ("t", "q", "qd", "qdd", "tau", "trajectory")}
+        """Return the samples of a boolean mask, an index array or a slice."""
+        names = ("t", "q", "qd", "qdd", "tau", "trajectory")
+        columns = {name: getattr(self, name)[chosen] for name in names}
         if self.counted is not None:
             columns["counted"] = self.counted[chosen]
-        return replace(self, **columns, truth={name: part[chosen] for name, part in self.truth.items()})
+        truth = {name: values[chosen] for name, values in self.truth.items()}
+        return replace(self, **columns, truth=truth)
 
     def select(self, trajectories: Sequence[int]) -> "Dataset":
-        """The samples of whole trajectories, by label."""
+        """Return the samples of whole trajectories, by label."""
         unknown = sorted(set(trajectories) - set(self.trajectories))
         if unknown:
-            raise DataError(self.source, f"has no trajectory {unknown[0]}; it has {list(self.trajectories)}")
+            raise DataError(
+                self.source, f"has no trajectory {unknown[0]}; it has {list(self.trajectories)}"
+            )
         return self.rows(np.isin(self.trajectory, list(trajectories)))
 
 
-def _require_shapes(data: "Recording | Dataset", columns: Mapping[str, np.ndarray | None]) -> None:
-    """One row a time stamp, one column a joint."""
+def _require_shapes(data: Recording | Dataset, names: Sequence[str]) -> None:
+    """Refuse arrays without one row per time stamp and one column per joint."""
     if data.t.ndim != 1 or len(data.t) == 0:
-        raise DataError(
-            data.source, f"expected at least one time stamp in shape (time,), got {data.t.shape}", column="t"
-        )
+        problem = f"expected at least one time stamp in shape (time,), got {data.t.shape}"
+        raise DataError(data.source, problem, column="t")
     if data.trajectory.shape != data.t.shape:
-        problem = f"expected one label a time stamp, shape {data.t.shape}, got {data.trajectory.shape}"
+        problem = (
+            f"expected one label per time stamp, shape {data.t.shape}, got {data.trajectory.shape}"
+        )
         raise DataError(data.source, problem, column="trajectory")
     unknown = sorted(set(data.truth) - set(COMPONENTS))
     if unknown:
-        raise DataError(data.source, f"unknown torque component {unknown[0]!r}; known: {', '.join(COMPONENTS)}")
-    wanted = (len(data.t), data.joints.dof)
-    for name, column in columns.items():
-        if column is not None and column.shape != wanted:
-            problem = f"expected shape (time, dof) = {wanted}, got {column.shape}; {SHAPE_REMEDY}"
+        problem = f"unknown torque component {unknown[0]!r}; expected {', '.join(COMPONENTS)}"
+        raise DataError(data.source, problem)
+    expected = (len(data.t), data.joints.dof)
+    columns = {name: getattr(data, name) for name in names}
+    for name, column in {**columns, **data.truth}.items():
+        if column is not None and column.shape != expected:
+            problem = f"expected shape (time, dof) = {expected}, got {column.shape}; {SHAPE_REMEDY}"
             raise DataError(data.source, problem, column=name)

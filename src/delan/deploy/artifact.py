@@ -1,4 +1,4 @@
-"""A folder of functions, one file each, with a table for machines and a page for people that tell how to call them."""
+"""A folder of functions, one file each, with a table for machines and a page for people."""
 
 import json
 from collections.abc import Mapping
@@ -7,12 +7,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from ..models.trust import bare
 from ..storage import write_whole
 from .functions import ModelFunction
-from .layout import Numbers
+from .layout import ExportSettings, Numbers, Shape
 from .project import make_folder
-from .shape import ExportSettings, Shape
 
 UNITS = {"prismatic": {"q": "m", "qd": "m/s", "qdd": "m/s^2", "tau": "N"}}
 TURNING = {"q": "rad", "qd": "rad/s", "qdd": "rad/s^2", "tau": "N m"}
@@ -20,7 +18,9 @@ TURNING = {"q": "rad", "qd": "rad/s", "qdd": "rad/s^2", "tau": "N m"}
 
 @dataclass(frozen=True)
 class Format:
-    """How functions are kept: the format's name, how their files end, how they are read, what else is to be known."""
+    """How functions are kept: the format's name, how their files end, how they are read, what else
+    is to be known.
+    """
 
     name: str
     suffix: str
@@ -37,7 +37,7 @@ def write_artifact(
     story: Mapping[str, str],
 ) -> dict[str, Any]:
     """Write the functions, `model.json` and `README.md`; returns what `model.json` says."""
-    joints = bare(model).joints
+    joints = model.joints
     told = {
         "name": settings.name,
         "format": kind.name,
@@ -50,7 +50,12 @@ def write_artifact(
             for name, kind in zip(joints.names, joints.kinds, strict=True)
         ],
         "functions": {
-            name: {"file": f"{name}.{kind.suffix}", "takes": one.takes, "gives": one.gives, "does": one.told}
+            name: {
+                "file": f"{name}.{kind.suffix}",
+                "takes": one.takes,
+                "gives": one.gives,
+                "does": one.told,
+            }
             for name, (one, _) in made.items()
         },
         "story": dict(story),
@@ -75,7 +80,9 @@ def _page(told: Mapping[str, Any], kind: Format, shape: Shape) -> str:
     ]
     story = [f"- {_cell(key)}: {_cell(value)}" for key, value in told["story"].items()]
     memory = (
-        "Friction that remembers the way counts as slid here, for its memory is not known.\n\n" if shape.stops else ""
+        "Friction that remembers the way counts as slid here, for its memory is not known.\n\n"
+        if shape.stops
+        else ""
     )
     return _PAGE.format(
         name=told["name"],

@@ -4,7 +4,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 UNSEEN = 0.2
-"""The share of the rows known from training from which on a log counts as one that the model has seen."""
+"""The share of the rows known from training from which on a log counts as one that the model has
+seen.
+"""
 NEARER = "record motion near that q and fit with it too, or let `lower` and `upper` of the limits leave it out"
 CURES = {
     "unseen motion": "give a log of motion that took no part in the fit",
@@ -29,7 +31,8 @@ CURES = {
 
 @dataclass(frozen=True)
 class Check:
-    """One question put to a model: what was asked, what was found, whether that is enough, and why it matters.
+    """One question put to a model: what was asked, what was found, whether that is enough, and why
+    it matters.
 
     `cure`: what to do if it is not enough.
     """
@@ -59,10 +62,16 @@ class Certificate:
     def verdict(self) -> str:
         """One sentence."""
         failed = [check.name for check in self.checks if not check.passed]
-        return f"refused: {', '.join(failed)}" if failed else f"passed all {len(self.checks)} checks"
+        return (
+            f"refused: {', '.join(failed)}" if failed else f"passed all {len(self.checks)} checks"
+        )
 
     def as_dict(self) -> dict[str, Any]:
-        return {"passed": self.passed, "verdict": self.verdict, "checks": [_told(check) for check in self.checks]}
+        return {
+            "passed": self.passed,
+            "verdict": self.verdict,
+            "checks": [_told(check) for check in self.checks],
+        }
 
 
 def unseen_motion(share: float) -> Check:

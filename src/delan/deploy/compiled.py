@@ -1,4 +1,6 @@
-"""A model as machine code, called from Python: the code of `c_source`, built by the system's compiler into a cache."""
+"""A model as machine code, called from Python: the code of `c_source`, built by the system's
+compiler into a cache.
+"""
 
 import ctypes
 from collections.abc import Callable
@@ -10,12 +12,9 @@ from jaxtyping import Float
 
 from ..errors import ModelError
 from ..joints import Energy, Joints, TorqueComponents
-from ..models.trust import bare
-from .c_header import PROMISES
-from .c_source import CSource, c_source, macros_of
+from .c_code import PROMISES, CSource, c_source, macros_of
 from .compiler import caller, library_of
-from .layout import Numbers
-from .shape import ExportSettings, Precision, Shape
+from .layout import ExportSettings, Numbers, Precision, Shape
 
 Vector = Float[np.ndarray, " dof"]
 
@@ -23,14 +22,19 @@ Vector = Float[np.ndarray, " dof"]
 class CompiledModel:
     """A model in machine code, with the methods of the model it was made of, on numpy arrays.
 
-    Each result is an array of its own. A loop that must not allocate gives `out`, an array of the code's precision, to
-    be written to and given back. Not for several threads at once: give each its own.
+    Each result is an array of its own. A loop that must not allocate gives `out`, an array of the
+    code's precision, to be written to and given back. Not for several threads at once: give each
+    its own.
     """
 
     def __init__(self, model: Any, *, precision: Precision = "double", fast_math: bool = True):
-        """Compile a model, or find it in the cache; compiled code is shared by all models of one shape."""
-        settings = ExportSettings(name="model", precision=precision, fast_math=fast_math, weights="data")
-        self.joints: Joints = bare(model).joints
+        """Compile a model, or find it in the cache; compiled code is shared by all models of one
+        shape.
+        """
+        settings = ExportSettings(
+            name="model", precision=precision, fast_math=fast_math, weights="data"
+        )
+        self.joints: Joints = model.joints
         self._dtype = np.dtype(np.float32 if precision == "float" else np.float64)
         numbers = Numbers.of(model)
         self._settings, self._layout = settings, numbers.layout
@@ -56,7 +60,9 @@ class CompiledModel:
         self._in_domain = self._bound("in_domain", q, qd, self._away)
         # On the object instead of its class, so that they are called without being bound.
         self.inverse_dynamics = self._quick("inverse_dynamics", self._torque, self.inverse_dynamics)
-        self.forward_dynamics = self._quick("forward_dynamics", self._acceleration, self.forward_dynamics)
+        self.forward_dynamics = self._quick(
+            "forward_dynamics", self._acceleration, self.forward_dynamics
+        )
         self.take(numbers.vector)
 
     @property
@@ -67,7 +73,10 @@ class CompiledModel:
     def swap(self, model: Any) -> None:
         """Take the numbers of another model of the same shape; nothing is compiled."""
         numbers = Numbers.of(model)
-        if numbers.layout != self._layout or macros_of(Shape.of(model), numbers, self._settings) != self._macros:
+        if (
+            numbers.layout != self._layout
+            or macros_of(Shape.of(model), numbers, self._settings) != self._macros
+        ):
             raise ModelError(
                 "the model has another shape than the compiled one: sizes, joints, links, activation or friction are "
                 "not the same; compile it anew"
@@ -78,13 +87,17 @@ class CompiledModel:
         """Take the numbers of another model of the same shape, as `Numbers` orders them."""
         self._weights[:] = numbers
 
-    def inverse_dynamics(self, q: Vector, qd: Vector, qdd: Vector, *, out: Vector | None = None) -> Vector:
+    def inverse_dynamics(
+        self, q: Vector, qd: Vector, qdd: Vector, *, out: Vector | None = None
+    ) -> Vector:
         """The torque of a motion [N m or N]."""
         self._put(q, qd, qdd)
         self._inverse()
         return _kept(self._torque, out)
 
-    def forward_dynamics(self, q: Vector, qd: Vector, tau: Vector, *, out: Vector | None = None) -> Vector:
+    def forward_dynamics(
+        self, q: Vector, qd: Vector, tau: Vector, *, out: Vector | None = None
+    ) -> Vector:
         """The acceleration that a torque makes [rad/s² or m/s²]."""
         self._put(q, qd, tau)
         self._forward()
@@ -122,11 +135,15 @@ class CompiledModel:
         """Copy one sample to where the compiled functions read it."""
         for place, vector in zip((self._q, self._qd, self._push), given, strict=False):
             if np.shape(vector) != place.shape:
-                raise ModelError(f"expected one sample, shape {place.shape}, got shape {np.shape(vector)}")
+                raise ModelError(
+                    f"expected one sample, shape {place.shape}, got shape {np.shape(vector)}"
+                )
             place[...] = vector
 
     def _bound(self, function: str, *arrays: np.ndarray | None) -> Callable[[], None]:
-        """A function of the library with all its arguments in place; the arrays are those of this object."""
+        """A function of the library with all its arguments in place; the arrays are those of this
+        object.
+        """
         if function not in self._functions:
 
             def missing() -> None:
@@ -140,15 +157,28 @@ class CompiledModel:
         compiled.restype = None
         return partial(compiled, table)
 
-    def _quick(self, function: str, result: np.ndarray, slow: Callable[..., Vector]) -> Callable[..., Vector]:
-        """The same function taking its three vectors at once, without Python between; `slow` where that cannot be."""
+    def _quick(
+        self, function: str, result: np.ndarray, slow: Callable[..., Vector]
+    ) -> Callable[..., Vector]:
+        """The same function taking its three vectors at once, without Python between; `slow` where
+        that cannot be.
+        """
         call = caller()
         if call is None or function not in self._functions:
             return slow
         address = ctypes.cast(self._library[f"model_call_{function}"], ctypes.c_void_p).value
         inputs = [one.ctypes.data for one in (self._q, self._qd, self._push)]
         single = self._dtype == np.float32
-        return call(address, ctypes.addressof(self._tables[function]), 3, len(self._q), single, result, slow, *inputs)
+        return call(
+            address,
+            ctypes.addressof(self._tables[function]),
+            3,
+            len(self._q),
+            single,
+            result,
+            slow,
+            *inputs,
+        )
 
 
 def _kept(result: Vector, out: Vector | None) -> Vector:
@@ -157,12 +187,16 @@ def _kept(result: Vector, out: Vector | None) -> Vector:
         return result.copy()
     if not isinstance(out, np.ndarray) or out.shape != result.shape or out.dtype != result.dtype:
         given = f"{out.dtype} {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
-        raise ModelError(f"out must be an array of {result.dtype} {result.shape}, got {given}; or leave it out")
+        raise ModelError(
+            f"out must be an array of {result.dtype} {result.shape}, got {given}; or leave it out"
+        )
     out[...] = result
     return out
 
 
-def compile(model: Any, *, precision: Precision = "double", fast_math: bool = True) -> CompiledModel:
+def compile(
+    model: Any, *, precision: Precision = "double", fast_math: bool = True
+) -> CompiledModel:
     """The model as machine code; needs a C compiler."""
     return CompiledModel(model, precision=precision, fast_math=fast_math)
 

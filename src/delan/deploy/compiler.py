@@ -1,4 +1,6 @@
-"""The system's C compiler, and a cache of what it made: libraries of models, and what calls them from Python."""
+"""The system's C compiler, and a cache of what it made: libraries of models, and what calls them
+from Python.
+"""
 
 import ctypes
 import hashlib
@@ -19,13 +21,26 @@ from typing import Any
 
 from ..errors import CompilerError, SettingsError
 
-FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-fPIC", "-shared")
+FLAGS = (
+    "-O3",
+    "-march=native",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fno-signed-zeros",
+    "-fPIC",
+    "-shared",
+)
 
 
 def find_compiler() -> str | None:
     """The C compiler that CC names, or else cc, gcc or clang."""
     return next(
-        (path for name in (os.environ.get("CC"), "cc", "gcc", "clang") if name and (path := shutil.which(name))), None
+        (
+            path
+            for name in (os.environ.get("CC"), "cc", "gcc", "clang")
+            if name and (path := shutil.which(name))
+        ),
+        None,
     )
 
 
@@ -48,13 +63,19 @@ def library_of(header: str, source: str, name: str) -> ctypes.CDLL:
 
 @cache
 def caller() -> Any | None:
-    """What turns a compiled function into a quick Python function; None where it cannot be made, as without headers."""
-    import numpy as np  # noqa: PLC0415 (`delan doctor` asks for the compiler where numpy is broken)
+    """What turns a compiled function into a quick Python function; None where it cannot be made, as
+    without headers.
+    """
+    import numpy as np  # noqa: PLC0415 (`delan machine` asks for the compiler where numpy is broken)
 
     headers = sysconfig.get_path("include")
     if find_compiler() is None or not (Path(headers) / "Python.h").exists():
         return None
-    source = resources.files(__name__.rpartition(".")[0]).joinpath("kernels", "python_call.c").read_text("utf-8")
+    source = (
+        resources.files(__name__.rpartition(".")[0])
+        .joinpath("kernels", "python_call.c")
+        .read_text("utf-8")
+    )
     abi = sysconfig.get_config_var("SOABI") or platform.python_version()
     whole = {"delan_call.c": f"/* {abi}, numpy {np.__version__} */\n{source}"}
     try:
@@ -84,12 +105,16 @@ def _run(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
     try:
         return subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
-        raise CompilerError(f"{command[0]} cannot be run ({error.strerror}); name another compiler in CC") from None
+        raise CompilerError(
+            f"{command[0]} cannot be run ({error.strerror}); name another compiler in CC"
+        ) from None
 
 
 @contextmanager
 def _keeping(root: Path) -> Iterator[None]:
-    """Where files of the cache are written: what goes wrong with them is told as a setting to change."""
+    """Where files of the cache are written: what goes wrong with them is told as a setting to
+    change.
+    """
     try:
         yield
     except OSError as error:
@@ -99,7 +124,9 @@ def _keeping(root: Path) -> Iterator[None]:
 
 
 def _loaded(files: Mapping[str, str], flags: tuple[str, ...], load: Callable[[Path], Any]) -> Any:
-    """What a library of some files holds; a damaged one, as a power failure may leave it, is built once more."""
+    """What a library of some files holds; a damaged one, as a power failure may leave it, is built
+    once more.
+    """
     compiler = _compiler()
     path = _built(files, flags, compiler)
     try:
@@ -117,8 +144,12 @@ def _loaded(files: Mapping[str, str], flags: tuple[str, ...], load: Callable[[Pa
 
 
 def _built(files: Mapping[str, str], flags: tuple[str, ...], compiler: str) -> Path:
-    """A shared library of some files, the last of which is compiled; from the cache if it was made before."""
-    told = "\0".join((*files.values(), compiler, version_of(compiler), " ".join(FLAGS + flags), _processor()))
+    """A shared library of some files, the last of which is compiled; from the cache if it was made
+    before.
+    """
+    told = "\0".join(
+        (*files.values(), compiler, version_of(compiler), " ".join(FLAGS + flags), _processor())
+    )
     key = hashlib.sha256(told.encode()).hexdigest()[:24]
     root = cache_folder()
     path = root / f"{key}.so"
@@ -130,9 +161,21 @@ def _built(files: Mapping[str, str], flags: tuple[str, ...], compiler: str) -> P
             for name, text in files.items():
                 (Path(folder) / name).write_text(text, encoding="utf-8")
             made = Path(folder) / "made.so"
-            ran = _run([compiler, *flags, *FLAGS, str(Path(folder) / list(files)[-1]), "-o", str(made), "-lm"])
+            ran = _run(
+                [
+                    compiler,
+                    *flags,
+                    *FLAGS,
+                    str(Path(folder) / list(files)[-1]),
+                    "-o",
+                    str(made),
+                    "-lm",
+                ]
+            )
             if ran.returncode:
-                raise CompilerError(f"{compiler} refused the code of the model: {ran.stderr.strip()[:500]}")
+                raise CompilerError(
+                    f"{compiler} refused the code of the model: {ran.stderr.strip()[:500]}"
+                )
             with made.open("rb") as file:
                 os.fsync(file.fileno())  # half a library may end the process that loads it
             made.replace(path)
@@ -145,4 +188,6 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.processor()
-    return next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
+    return next(
+        (line for line in lines if line.startswith(("flags", "Features"))), platform.processor()
+    )

@@ -1,4 +1,4 @@
-"""What of a model becomes functions of arrays in other formats than C: which, of what, and in which precision."""
+"""A model as functions of arrays, for formats other than C: names and precision."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -8,9 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..models.trust import TrustedModel, bare
-from .layout import Numbers
-from .shape import Shape
+from ..models.model import as_model, without_trust
+from .layout import Numbers, Shape
 
 
 class ModelFunction(NamedTuple):
@@ -25,19 +24,29 @@ class ModelFunction(NamedTuple):
 def functions_of(model: Any) -> dict[str, ModelFunction]:
     """What a model can do; friction that remembers counts as slid, for its memory is not known."""
     Numbers.of(model)  # of learned models alone, and of finite numbers
-    plain, shape = bare(model), Shape.of(model)
+    model = as_model(model)
+    plain = without_trust(model)
+    shape = Shape.of(model)
     q, qd, qdd, tau = "q", "qd", "qdd", "tau"
     made = {
         "inverse_dynamics": ModelFunction(
-            lambda *motion: (plain.inverse_dynamics(*motion),), "the torque of a motion", (q, qd, qdd), (tau,)
+            lambda *motion: (plain.inverse_dynamics(*motion),),
+            "the torque of a motion",
+            (q, qd, qdd),
+            (tau,),
         )
     }
     if shape.mechanics:
         made |= {
             "forward_dynamics": ModelFunction(
-                lambda *state: (plain.forward_dynamics(*state),), "the acceleration of a torque", (q, qd, tau), (qdd,)
+                lambda *state: (plain.forward_dynamics(*state),),
+                "the acceleration of a torque",
+                (q, qd, tau),
+                (qdd,),
             ),
-            "mass_matrix": ModelFunction(lambda q: (plain.mass_matrix(q),), "the inertia H(q)", (q,), ("inertia",)),
+            "mass_matrix": ModelFunction(
+                lambda q: (plain.mass_matrix(q),), "the inertia H(q)", (q,), ("inertia",)
+            ),
             "components": ModelFunction(
                 lambda *motion: tuple(plain.components(*motion)),
                 "the parts of the torque",
@@ -47,9 +56,12 @@ def functions_of(model: Any) -> dict[str, ModelFunction]:
         }
     if shape.potential:
         made["energy"] = ModelFunction(
-            lambda q, qd: tuple(plain.energy(q, qd)), "the energies [J]", (q, qd), ("kinetic", "potential")
+            lambda q, qd: tuple(plain.energy(q, qd)),
+            "the energies [J]",
+            (q, qd),
+            ("kinetic", "potential"),
         )
-    if isinstance(model, TrustedModel):
+    if model.promises.trust:
         made["in_domain"] = ModelFunction(
             lambda q, qd: (model.in_domain(q, qd),),
             "how far a state is from the training data: at most 1 inside",
@@ -63,7 +75,9 @@ def with_numbers(model: Any, dtype: Any) -> Any:
     """The model with all its numbers in one precision."""
 
     def cast(leaf: Any) -> Any:
-        number = isinstance(leaf, jax.Array | np.ndarray) and jnp.issubdtype(leaf.dtype, jnp.inexact)
+        number = isinstance(leaf, jax.Array | np.ndarray) and jnp.issubdtype(
+            leaf.dtype, jnp.inexact
+        )
         return jnp.asarray(leaf, dtype) if number else leaf
 
     return jax.tree.map(cast, model)

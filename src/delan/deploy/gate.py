@@ -1,4 +1,6 @@
-"""Whether a model may drive a robot: what it says in the whole workspace, of motion it never saw, and in C."""
+"""Whether a model may drive a robot: what it says in the whole workspace, of motion it never saw,
+and in C.
+"""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -13,12 +15,11 @@ from jaxtyping import Array
 
 from ..errors import CompilerError, ModelError, SettingsError
 from ..joints import Dataset, JointLimits
-from ..learning.evaluate import evaluate, predict
+from ..learning.scores import evaluate, predict
 from ..learning.uncertainty import coverage
 from ..mechanics.integration import rollout
-from ..models.actuated import links_of
 from ..models.dynamics import DynamicsModel, InverseDynamics, in_precision, require_same_joints
-from ..models.trust import TrustedModel, bare
+from ..models.model import as_model, without_trust
 from .certificate import Certificate, Check
 from .compiled import compile
 from .workspace import Workspace
@@ -36,17 +37,23 @@ class GateSettings:
 
     Attributes:
         inertia: the least eigenvalue of H anywhere [kg m² or kg].
-        condition: the most that eigenvalues of H may differ by anywhere, each joint measured by its own usual inertia.
+        condition: the most that eigenvalues of H may differ by anywhere, each joint measured by its
+            own usual inertia.
         torque: the most of its limit that a joint needs to rest anywhere, or to move as in the log.
-        outside: the most of its limit that a joint needs anywhere at the speeds and accelerations of the log.
-        energy: the most that a free motion without friction may gain or lose, as share of its kinetic energy.
-        inverse: the most that an acceleration may change through inverse and forward dynamics, as share of it.
+        outside: the most of its limit that a joint needs anywhere at the speeds and accelerations
+            of the log.
+        energy: the most that a free motion without friction may gain or lose, as share of its
+            kinetic energy.
+        inverse: the most that an acceleration may change through inverse and forward dynamics, as
+            share of it.
         error: the largest nMSE of a joint's torque on the log.
-        coverage: by how much less than promised the band may hold of the log's torques, joint by joint.
+        coverage: by how much less than promised the band may hold of the log's torques, joint by
+            joint.
         known: the least share of the log's states that is like the training data.
         span: the least share of its range that each joint moved through in training.
         compiled: how far the C code in float may be from the model, as share of the largest torque.
-        states, ascents: how many states are drawn, and from how many of the worst of them an ascent begins.
+        states, ascents: how many states are drawn, and from how many of the worst of them an ascent
+            begins.
     """
 
     inertia: float = 1e-6
@@ -70,9 +77,12 @@ class GateSettings:
                 raise SettingsError(f"{name} must be positive and finite, got {value}")
 
 
-def examine(model: Any, limits: JointLimits, dataset: Dataset, settings: GateSettings | None = None) -> Certificate:
+def examine(
+    model: Any, limits: JointLimits, dataset: Dataset, settings: GateSettings | None = None
+) -> Certificate:
     """Examine a model on a robot with these limits, by motion that it was not trained on."""
-    require_same_joints(bare(model).joints, dataset)
+    model = as_model(model)
+    require_same_joints(model.joints, dataset)
     with jax.enable_x64(True):
         examiner = _Examiner(in_precision(model), limits, dataset, settings or GateSettings())
         return Certificate(tuple(examiner.checks()))
@@ -87,15 +97,17 @@ class _Examiner:
 
     @property
     def model(self) -> Any:
-        return bare(self.trusted)
+        return without_trust(self.trusted)
 
     @cached_property
     def space(self) -> Workspace:
         one = self.settings
-        return Workspace.of(self.limits, self.dataset, states=one.states, ascents=one.ascents, seed=one.seed)
+        return Workspace.of(
+            self.limits, self.dataset, states=one.states, ascents=one.ascents, seed=one.seed
+        )
 
     def checks(self) -> Iterator[Check]:
-        if isinstance(self.model, DynamicsModel):
+        if self.model.promises.mechanics:
             yield from (
                 self.inertia(),
                 self.condition(),
@@ -106,7 +118,7 @@ class _Examiner:
             )
         else:
             why = "without mechanics nobody can say that it gives no energy or stays small where it was never trained"
-            found = f"{type(self.model).__name__} promises a torque alone"
+            found = "the model promises a torque alone"
             yield Check("mechanics", False, "inertia, energies and forward dynamics", found, why)
         yield from (
             self.motion(),
@@ -131,12 +143,16 @@ class _Examiner:
 
     def condition(self) -> Check:
         """How far apart the eigenvalues of H are, in units of each joint's usual inertia."""
-        usual = np.median(np.diagonal(predict(self.model, "mass_matrix", self._q), axis1=1, axis2=2), axis=0)
+        usual = np.median(
+            np.diagonal(predict(self.model, "mass_matrix", self._q), axis1=1, axis2=2), axis=0
+        )
         scale = jnp.asarray(1 / np.sqrt(np.maximum(usual, np.finfo(float).tiny)))
         found = 10 ** self.space.worst(_condition, self.model, scale).value
         asked = f"at most {self.settings.condition:g}, each joint in its own unit"
         why = "forward dynamics divide by the smallest: errors grow by this factor"
-        return Check("condition number", found <= self.settings.condition, asked, f"{found:.3g}", why)
+        return Check(
+            "condition number", found <= self.settings.condition, asked, f"{found:.3g}", why
+        )
 
     def inverse(self) -> Check:
         """Whether forward dynamics undo inverse dynamics."""
@@ -147,16 +163,19 @@ class _Examiner:
         off = float(np.max(np.abs(again - self.space.columns[2]) / size))
         asked = f"the same acceleration to {self.settings.inverse:g} of its size"
         why = "torque and simulation would come from two different robots"
-        return Check("forward undoes inverse", off <= self.settings.inverse, asked, f"{off:.2g}", why)
+        return Check(
+            "forward undoes inverse", off <= self.settings.inverse, asked, f"{off:.2g}", why
+        )
 
     def energy(self) -> Check:
         """How far the energy of free motions without friction strays."""
-        links = links_of(self.model)
-        asked = f"free motions keep their energy to {self.settings.energy:.0%} of the kinetic energy"
+        asked = (
+            f"free motions keep their energy to {self.settings.energy:.0%} of the kinetic energy"
+        )
         why = "a model that makes energy out of nothing makes an unstable loop out of a stable one"
         q, qd, _ = (jnp.asarray(column[:FREE_MOTIONS]) for column in self.space.columns)
         try:
-            energy = _free_energy(links, q, qd)
+            energy = _free_energy(self.model.mechanics, q, qd)
         except ModelError as error:
             return Check("energy", False, asked, str(error), why)
         total, kinetic = np.asarray(energy.total), np.asarray(energy.kinetic)
@@ -165,14 +184,20 @@ class _Examiner:
         return Check("energy", drift <= self.settings.energy, asked, found, why)
 
     def friction(self) -> Check:
-        """Whether friction takes power at every speed and load; an offset of the torque is no friction."""
+        """Whether friction takes power at every speed and load; an offset of the torque is no
+        friction.
+        """
         found = self.space.worst(_given_power, self.model)
-        usual = float(np.median(np.abs(self.dataset.samples.qd * self.dataset.samples.tau).sum(axis=1)))
+        usual = float(
+            np.median(np.abs(self.dataset.samples.qd * self.dataset.samples.tau).sum(axis=1))
+        )
         return Check(
             "friction takes energy",
             found.value <= 1e-9 * max(usual, TINY),
             "never gives power, a constant offset aside",
-            "it takes power everywhere, offsets aside" if found.value <= 0 else f"gives {found.value:.3g} W",
+            "it takes power everywhere, offsets aside"
+            if found.value <= 0
+            else f"gives {found.value:.3g} W",
             "friction that drives makes the robot run away",
         )
 
@@ -194,7 +219,9 @@ class _Examiner:
         found = float(np.max(share)) if np.isfinite(share).all() else float("nan")
         asked = f"at most {self.settings.torque:.0%} of the limits on the log's motion"
         why = "the robot did this motion, so that its limits suffice"
-        return Check("torque of the log's motion", found <= self.settings.torque, asked, f"{found:.0%}", why)
+        return Check(
+            "torque of the log's motion", found <= self.settings.torque, asked, f"{found:.0%}", why
+        )
 
     def outside(self) -> Check:
         """The worst torque anywhere at the log's speeds and accelerations."""
@@ -221,9 +248,15 @@ class _Examiner:
     def coverage(self) -> Check:
         """Whether the band holds what it promises."""
         why = "a band that is too narrow is trusted where it should not be"
-        if not isinstance(self.trusted, TrustedModel):
-            return Check("band", False, "a band of the torque", "the model has none; fit it with `delan fit LOG`", why)
-        least = self.trusted.level - self.settings.coverage
+        if self.trusted.trust is None:
+            return Check(
+                "band",
+                False,
+                "a band of the torque",
+                "the model has none; fit it with `delan fit LOG`",
+                why,
+            )
+        least = self.trusted.trust.level - self.settings.coverage
         shares = coverage(self.trusted, self.dataset)
         found, worst = float(shares.min()), self.model.joints.names[int(np.argmin(shares))]
         asked = f"holds ≥ {least:.0%} of each joint's torques"
@@ -233,11 +266,13 @@ class _Examiner:
         """How many of the log's states are like the training data."""
         why = "what is measured on this log says little of a robot that moves elsewhere"
         asked = f"≥ {self.settings.known:.0%} of the log's states like the training data"
-        if not isinstance(self.trusted, TrustedModel):
+        if self.trusted.trust is None:
             return Check("domain", False, asked, "the model does not know where its data were", why)
         one = self.dataset.samples
         rows = np.unique(np.linspace(0, len(one) - 1, self.settings.states).astype(int))
-        away = predict(self.trusted, "in_domain", jnp.asarray(one.q[rows]), jnp.asarray(one.qd[rows]))
+        away = predict(
+            self.trusted, "in_domain", jnp.asarray(one.q[rows]), jnp.asarray(one.qd[rows])
+        )
         found = float(np.mean(away <= 1))
         return Check("domain", found >= self.settings.known, asked, f"{found:.0%}", why)
 
@@ -245,9 +280,11 @@ class _Examiner:
         """How much of its range each joint moved through in training."""
         why = "of a joint that never moved nothing was learned"
         asked = f"every joint moved through ≥ {self.settings.span:.0%} of its range"
-        if not isinstance(self.trusted, TrustedModel):
-            return Check("workspace", False, asked, "the model does not know where its data were", why)
-        q = np.asarray(self.trusted.domain.states)[:, : self.model.joints.dof]
+        if self.trusted.trust is None:
+            return Check(
+                "workspace", False, asked, "the model does not know where its data were", why
+            )
+        q = np.asarray(self.trusted.trust.domain.states)[:, : self.model.joints.dof]
         span = np.ptp(q, axis=0) / (2 * np.split(self.space.reach, 3)[0])
         least = self.model.joints.names[int(np.argmin(span))]
         found = f"{span.min():.0%} ({least}) to {min(span.max(), 1):.0%}"
@@ -288,7 +325,9 @@ def _condition(model: DynamicsModel, q: Array, qd: Array, qdd: Array, scale: Arr
 
 
 def _given_power(model: DynamicsModel, q: Array, qd: Array, qdd: Array) -> Array:
-    moving, still = (jnp.asarray(model.components(q, speed, qdd).friction) for speed in (qd, 0 * qd))
+    moving, still = (
+        jnp.asarray(model.components(q, speed, qdd).friction) for speed in (qd, 0 * qd)
+    )
     return -qd @ (moving - still)
 
 

@@ -1,26 +1,147 @@
-"""The numbers of a model as C code wants them: named blocks one after the other in a single array."""
+"""What of a model is not numbers, and how it is to be written: both decide which C code there is.
+
+The numbers of a model as C code wants them: named blocks one after the other in a single array.
+"""
 
 import hashlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..errors import ModelError
-from ..models.actuated import ActuatedModel
-from ..models.actuator import Actuator
+from ..errors import ModelError, SettingsError
+from ..joints import Joints
 from ..models.chain import LagrangianChain
-from ..models.feed_forward import FeedForwardNetwork
+from ..models.feed_forward import Affine, FeedForwardNetwork, Perceptron
+from ..models.friction import Friction, FrictionSettings
+from ..models.model import Model, as_model
 from ..models.network import LagrangianNetwork
-from ..models.perceptron import Affine, Perceptron
-from ..models.trust import Domain, TrustedModel
+from ..models.trust import Domain
+
+Precision = Literal["float", "double"]
+
+# Files of C code in `kernels/` that each kind of model is written with.
+KERNELS = {
+    LagrangianChain: ("chain.c",),
+    LagrangianNetwork: ("layers.c", "network.c"),
+    FeedForwardNetwork: ("layers.c", "feed_forward.c"),
+}
+
+TAKEN = ("test", "example", "math", "stdint", "stdio", "string", "time")
+"""Names of files that stand beside the code, or that it includes."""
+
+
+@dataclass(frozen=True)
+class ExportSettings:
+    """How a model is written as C code.
+
+    Attributes:
+        name: what every name in the code begins with; a word of letters, digits and underscores.
+        precision: of all numbers.
+        fast_math: an exponential of our own in float, with a relative error below 3e-7, which
+            compilers vectorise; in double, and without it, that of the C library.
+        weights: `constant`, compiled in; or `data`, given at every call, so that new ones need no
+            compiler.
+    """
+
+    name: str = "arm"
+    precision: Precision = "float"
+    fast_math: bool = True
+    weights: Literal["constant", "data"] = "constant"
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", self.name):
+            raise SettingsError(
+                f"{self.name!r} cannot begin a name in C; give a word of letters, digits and underscores"
+            )
+        if self.name.lower() in TAKEN:
+            raise SettingsError(
+                f"{self.name}.c or {self.name}.h is another file of the code; give another --name"
+            )
+        if self.precision not in ("float", "double"):
+            raise SettingsError(f"unknown precision {self.precision!r}; known: float, double")
+
+    @property
+    def fast(self) -> bool:
+        return self.fast_math and self.precision == "float"
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """The parts of a model that are not numbers: they decide which code is written.
+
+    Attributes:
+        part: the mechanics, or the feed-forward network of a model without mechanics.
+        friction: the terms of the friction, None without friction.
+        states: how many states the domain keeps, 0 without trust.
+    """
+
+    model: Model
+    part: Any
+    friction: FrictionSettings | None
+    states: int
+
+    @classmethod
+    def of(cls, model: Any) -> "Shape":
+        """The shape of a model, or of one of its parts alone."""
+        model = as_model(model)
+        part = model.residual if model.mechanics is None else model.mechanics
+        states = 0 if model.trust is None else len(model.trust.domain.states)
+        return cls(model, part, model.friction_settings, states)
+
+    @property
+    def joints(self) -> Joints:
+        return self.model.joints
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        friction = () if self.friction is None else ("friction.c",)
+        return (*KERNELS[type(self.part)], *friction)
+
+    @property
+    def stops(self) -> tuple[float, ...]:
+        return () if self.friction is None else self.friction.stops
+
+    @property
+    def motors(self) -> int:
+        return self.joints.dof + (0 if self.friction is None else len(self.friction.pairs))
+
+    @property
+    def mechanics(self) -> bool:
+        return self.model.promises.mechanics
+
+    @property
+    def potential(self) -> bool:
+        return self.model.promises.energy
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """What the code of such a model promises, without the model's name before it."""
+        return tuple(self._functions())
+
+    def _functions(self) -> Iterator[str]:
+        if self.stops:
+            yield from ("state_init", "state_update")
+        yield "inverse_dynamics"
+        if self.mechanics:
+            yield from ("forward_dynamics", "mass_matrix", "coriolis", "gravity", "friction")
+            if self.friction is not None and "load" in self.friction.terms:
+                yield "unloaded_friction"
+            if self.potential:
+                yield "energy"
+        if self.states:
+            yield "in_domain"
+
 
 PADDING = 16
-"""The outputs of layers are padded to a multiple of it, so that they fill the registers of processors."""
+"""The outputs of layers are padded to a multiple of it, so that they fill the registers of
+processors.
+"""
 
 Block = tuple[str, Any]
 
@@ -41,22 +162,31 @@ class Numbers:
     @classmethod
     def of(cls, model: Any) -> "Numbers":
         with jax.enable_x64(True):  # a chain computes its links from its weights
-            blocks = tuple((name, np.asarray(values, dtype=float).ravel()) for name, values in _blocks(model, np))
+            blocks = tuple(
+                (name, np.asarray(values, dtype=float).ravel())
+                for name, values in _blocks(model, np)
+            )
         for name, values in blocks:
             if not np.isfinite(values).all():
-                raise ModelError(f"the model holds numbers that are not finite (block {name}); fit it again")
+                raise ModelError(
+                    f"the model holds numbers that are not finite (block {name}); fit it again"
+                )
         return cls(blocks)
 
     @staticmethod
     def traced(model: Any) -> Float[Array, " numbers"]:
         """The `vector` of a model inside of `jax.jit`."""
-        return jnp.concatenate([jnp.ravel(jnp.asarray(values, dtype=float)) for _, values in _blocks(model, jnp)])
+        return jnp.concatenate(
+            [jnp.ravel(jnp.asarray(values, dtype=float)) for _, values in _blocks(model, jnp)]
+        )
 
     @property
     def layout(self) -> Layout:
         sizes = [len(values) for _, values in self.blocks]
         starts = np.concatenate([[0], np.cumsum(sizes)]).astype(int).tolist()
-        return Layout({name: start for (name, _), start in zip(self.blocks, starts, strict=False)}, starts[-1])
+        return Layout(
+            {name: start for (name, _), start in zip(self.blocks, starts, strict=False)}, starts[-1]
+        )
 
     @property
     def vector(self) -> Float[np.ndarray, " numbers"]:
@@ -75,23 +205,18 @@ def padded(count: int) -> int:
 
 def _blocks(model: Any, xp: Any) -> Iterator[Block]:
     """By numpy, or by JAX's copy of it where the numbers are not known yet."""
-    if isinstance(model, TrustedModel):
-        yield from _blocks(model.model, xp)
-        yield from _domain(model.domain, xp)
-    elif isinstance(model, ActuatedModel):
-        yield from _blocks(model.rigid, xp)
-        yield from _actuator(model.actuator, xp)
-    elif isinstance(model, LagrangianChain):
-        yield from _chain(model, xp)
-    elif isinstance(model, LagrangianNetwork):
-        yield from _network(model, xp)
-    elif isinstance(model, FeedForwardNetwork):
-        yield from _feed_forward(model, xp)
-    else:
+    model = as_model(model)
+    if model.mechanics is not None and model.residual is not None:
         raise ModelError(
-            f"a {type(model).__name__} cannot be written as C code; give a chain, a network or a feed-forward network, "
-            "with or without its actuator and its trust (of a model with a residual, its `known` is one)"
+            "mechanics with a residual network beside them cannot be written as C code; export "
+            "delan.Model(mechanics=model.mechanics, friction=model.friction), or fit without it"
         )
+    part = model.residual if model.mechanics is None else model.mechanics
+    yield from BLOCKS[type(part)](part, xp)
+    if model.friction is not None:
+        yield from _friction(model.friction, xp)
+    if model.trust is not None:
+        yield from _domain(model.trust.domain, xp)
 
 
 def _chain(model: LagrangianChain, xp: Any) -> Iterator[Block]:
@@ -131,10 +256,14 @@ def _feed_forward(model: FeedForwardNetwork, xp: Any) -> Iterator[Block]:
     yield from _layers(model.trunk, xp, back=False, first=(weight, bias - weight @ centre))
     torque = xp.asarray(scale.tau_std, dtype=float)
     weight, bias = _numbers_of(model.torque, xp)
-    yield from _head(torque[:, None] * weight, torque * bias + xp.asarray(scale.tau_mean), xp, back=False)
+    yield from _head(
+        torque[:, None] * weight, torque * bias + xp.asarray(scale.tau_mean), xp, back=False
+    )
 
 
-def _layers(trunk: Perceptron, xp: Any, *, back: bool, first: tuple[Any, Any] | None = None) -> Iterator[Block]:
+def _layers(
+    trunk: Perceptron, xp: Any, *, back: bool, first: tuple[Any, Any] | None = None
+) -> Iterator[Block]:
     """The layers of a trunk, each by columns; with `back`, those of the transposed ones too."""
     weight, bias = first or _numbers_of(trunk.layers[0], xp)
     width, inputs = padded(weight.shape[0]), padded(weight.shape[1])
@@ -145,7 +274,10 @@ def _layers(trunk: Perceptron, xp: Any, *, back: bool, first: tuple[Any, Any] | 
     yield "BIASES", _joined((_filled(bias, width, xp) for _, bias in others), xp)
     if back:
         yield "LAYER_0_BACK", _columns(weight.T, inputs, width, xp)
-        yield "LAYERS_BACK", _joined((_columns(weight.T, width, width, xp) for weight, _ in others), xp)
+        yield (
+            "LAYERS_BACK",
+            _joined((_columns(weight.T, width, width, xp) for weight, _ in others), xp),
+        )
 
 
 def _head(weight: Any, bias: Any, xp: Any, *, back: bool) -> Iterator[Block]:
@@ -173,6 +305,12 @@ def _joined(parts: Iterator[Any], xp: Any) -> Any:
     return xp.concatenate([np.zeros(0), *parts])
 
 
+BLOCKS = {
+    LagrangianChain: _chain,
+    LagrangianNetwork: _network,
+    FeedForwardNetwork: _feed_forward,
+}
+
 COLUMNS = {
     "armature": "ROTOR",
     "viscous": "VISCOUS",
@@ -185,7 +323,7 @@ COLUMNS = {
 }
 
 
-def _actuator(head: Actuator, xp: Any) -> Iterator[Block]:
+def _friction(head: Friction, xp: Any) -> Iterator[Block]:
     weights = {name: xp.asarray(row) for name, row in head.named.items()}
     yield "STEEPNESS", xp.exp(-xp.asarray(head.log_width, dtype=float))
     yield "STRIBECK_SLOWNESS", xp.exp(-xp.asarray(head.log_stribeck_speed, dtype=float))

@@ -11,19 +11,18 @@ import numpy as np
 from jaxtyping import Array
 
 from ..errors import SettingsError
-from ..models.actuated import ActuatedModel
-from ..models.dynamics import DynamicsModel
-from ..models.trust import TrustedModel, bare
+from ..models.model import as_model, without_trust
 from ..storage import write_whole
-from .c_source import CSource, c_source
+from .c_code import CSource, c_source
 from .functions import with_numbers
+from .layout import ExportSettings, Shape
 from .ros2 import ros2_files
-from .shape import ExportSettings, Shape
 
 CASES = 20
 """States that the receiver's test compares."""
 TOLERANCE = {"float": 2e-4, "double": 1e-10}
-"""How far, relative to the largest number of a result, another compiler's numbers may be from ours."""
+"""How far, relative to the largest number of a result, another compiler's numbers may be from ours.
+"""
 
 
 def export(
@@ -34,7 +33,9 @@ def export(
     *,
     ros2: bool = False,
 ) -> CSource:
-    """Write header, source, test, example and build file of a model into a folder; with `ros2`, a package of it too."""
+    """Write header, source, test, example and build file of a model into a folder; with `ros2`, a
+    package of it too.
+    """
     settings = settings or ExportSettings()
     if settings.weights != "constant":
         raise SettingsError("a folder of code holds its weights; leave weights out")
@@ -47,7 +48,10 @@ def export(
         "CMakeLists.txt": _CMAKE.replace("@NAME@", name),
     }
     if ros2:
-        files |= {f"ros2/{path}": text for path, text in ros2_files(made, Shape.of(model), settings).items()}
+        files |= {
+            f"ros2/{path}": text
+            for path, text in ros2_files(made, Shape.of(model), settings).items()
+        }
     for file, text in files.items():
         if file == "example.c" and _is_edited(folder, text):
             file = "example.new.c"
@@ -59,7 +63,9 @@ def export(
 def _is_edited(folder: Path, text: str) -> bool:
     """Whether the folder has an example that somebody has made his own."""
     try:
-        return "".join((folder / "example.c").read_text(encoding="utf-8").split()) != "".join(text.split())
+        return "".join((folder / "example.c").read_text(encoding="utf-8").split()) != "".join(
+            text.split()
+        )
     except (OSError, UnicodeDecodeError):
         return False
 
@@ -69,7 +75,9 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise SettingsError(f"{folder}: cannot be made ({error.strerror}); give another folder") from None
+        raise SettingsError(
+            f"{folder}: cannot be made ({error.strerror}); give another folder"
+        ) from None
 
 
 def told_of(header: Mapping[str, Any]) -> dict[str, str]:
@@ -78,22 +86,29 @@ def told_of(header: Mapping[str, Any]) -> dict[str, str]:
     for name in ("log", "seed", "created"):
         if header.get(name) is not None:
             told[name] = str(header[name])
-    if header.get("verdict") is not None:  # of the fit alone: whether to deploy is for the gate to say
+    if (
+        header.get("verdict") is not None
+    ):  # of the fit alone: whether to deploy is for the gate to say
         told["the fit said"] = str(header["verdict"]).removeprefix("Deploy ")
     for part, score in (header.get("scores") or {}).items():
         if "torque" in score:
-            told[f"torque nMSE per joint on {part}"] = ", ".join(f"{one:.2g}" for one in score["torque"]["nmse"])
+            told[f"torque nMSE per joint on {part}"] = ", ".join(
+                f"{one:.2g}" for one in score["torque"]["nmse"]
+            )
     return told
 
 
 def _reference(model: Any) -> dict[str, np.ndarray]:
     """States, and what the model says of them, in double precision."""
-    plain, joints = bare(model), bare(model).joints
+    model = as_model(model)
+    plain = without_trust(model)
+    joints = model.joints
     rng = np.random.default_rng(0)
     q, qd, push = rng.uniform(-1, 1, (3, CASES, joints.dof))
-    if isinstance(model, TrustedModel):  # where the robot has been
-        rows = rng.integers(len(model.domain.states), size=CASES)
-        q, qd = np.split(np.asarray(model.domain.states, dtype=float)[rows], 2, axis=1)
+    if model.trust is not None:  # where the robot has been
+        states = np.asarray(model.trust.domain.states, dtype=float)
+        rows = rng.integers(len(states), size=CASES)
+        q, qd = np.split(states[rows], 2, axis=1)
     told = {"q": q, "qd": qd, "push": push}
     with jax.enable_x64(True):
         said = _said(with_numbers(plain, float), *(jnp.asarray(column) for column in (q, qd, push)))
@@ -103,7 +118,7 @@ def _reference(model: Any) -> dict[str, np.ndarray]:
 @eqx.filter_jit
 def _said(model: Any, q: Array, qd: Array, push: Array) -> dict[str, Array]:
     said = {"inverse_dynamics": jax.vmap(model.inverse_dynamics)(q, qd, push)}
-    if isinstance(model, DynamicsModel):
+    if model.promises.mechanics:
         said["forward_dynamics"] = jax.vmap(model.forward_dynamics)(q, qd, push)
         said["mass_matrix"] = jax.vmap(model.mass_matrix)(q)
     return said
@@ -111,9 +126,15 @@ def _said(model: Any, q: Array, qd: Array, push: Array) -> dict[str, Array]:
 
 def _test(model: Any, made: CSource, settings: ExportSettings) -> str:
     told = _reference(model)
-    tables = "\n".join(f"static const real {name.upper()}[] = {_row(values)};" for name, values in told.items())
+    tables = "\n".join(
+        f"static const real {name.upper()}[] = {_row(values)};" for name, values in told.items()
+    )
     calls = []
-    for name, into in (("inverse_dynamics", "DOF"), ("forward_dynamics", "DOF"), ("mass_matrix", "DOF * DOF")):
+    for name, into in (
+        ("inverse_dynamics", "DOF"),
+        ("forward_dynamics", "DOF"),
+        ("mass_matrix", "DOF * DOF"),
+    ):
         if name not in told:
             continue
         arguments = "q, result" if name == "mass_matrix" else "0, q, qd, push, result"
@@ -122,7 +143,9 @@ def _test(model: Any, made: CSource, settings: ExportSettings) -> str:
             if "mass" in name
             else (f"{settings.name}_{name}({arguments})")
         )
-        calls.append(f'        {cast};\n        check("{name}", result, {name.upper()} + i * {into}, {into});')
+        calls.append(
+            f'        {cast};\n        check("{name}", result, {name.upper()} + i * {into}, {into});'
+        )
     return _TEST.format(
         name=settings.name,
         upper=settings.name.upper(),
@@ -142,14 +165,15 @@ def _row(values: np.ndarray) -> str:
 
 
 def _example(model: Any, made: CSource, settings: ExportSettings) -> str:
-    plain = bare(model)
-    remembers = isinstance(plain, ActuatedModel) and bool(plain.actuator.settings.stops)
+    remembers = model.promises.memory
     known = "in_domain" in made.functions
     return _EXAMPLE.format(
         name=settings.name,
         upper=settings.name.upper(),
         real=settings.precision,
-        begin=f"    {settings.name}_state memory;\n    {settings.name}_state_init(&memory, q);\n" if remembers else "",
+        begin=f"    {settings.name}_state memory;\n    {settings.name}_state_init(&memory, q);\n"
+        if remembers
+        else "",
         update=f"        {settings.name}_state_update(&memory, q);\n" if remembers else "",
         memory="&memory" if remembers else "0",
         doubt=(

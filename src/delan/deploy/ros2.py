@@ -5,8 +5,8 @@ from importlib import resources
 from importlib.metadata import version
 
 from ..errors import ModelError
-from .c_source import CSource
-from .shape import ExportSettings, Shape
+from .c_code import CSource
+from .layout import ExportSettings, Shape
 
 PLACES = {
     "solver.hpp": "include/{package}/solver.hpp",
@@ -19,7 +19,9 @@ PLACES = {
 
 
 def ros2_files(made: CSource, shape: Shape, settings: ExportSettings) -> dict[str, str]:
-    """The files of the package by their paths in it; it holds the C code too, so that it can be moved on its own."""
+    """The files of the package by their paths in it; it holds the C code too, so that it can be
+    moved on its own.
+    """
     if not shape.mechanics:
         raise ModelError(
             "this model knows the torque alone, and a ROS 2 solver is asked for inertia, Coriolis and gravity too; "
@@ -39,8 +41,14 @@ def ros2_files(made: CSource, shape: Shape, settings: ExportSettings) -> dict[st
     }
     files = {f"src/{settings.name}.h": made.header, f"src/{settings.name}.c": made.source}
     for template, place in PLACES.items():
-        text = resources.files(__package__ or "").joinpath("ros2_package", template).read_text(encoding="utf-8")
-        files[place.format(package=package)] = re.sub(r"@(\w+)@", lambda found: words[found[1]], text)
+        text = (
+            resources.files(__package__ or "")
+            .joinpath("ros2_package", template)
+            .read_text(encoding="utf-8")
+        )
+        files[place.format(package=package)] = re.sub(
+            r"@(\w+)@", lambda found: words[found[1]], text
+        )
     return files
 
 
@@ -51,12 +59,14 @@ def package_name(name: str) -> str:
 
 def _friction(shape: Shape, settings: ExportSettings) -> dict[str, str]:
     """How the plugin asks for friction, and what it says of it."""
-    told = ["This model has no friction: it is zero."] if shape.actuator is None else []
+    told = ["This model has no friction: it is zero."] if shape.friction is None else []
     if shape.stops:
         told.append("What friction remembers of the way is not known here: it counts as slid.")
     loaded = "unloaded_friction" in shape.functions
     if loaded:
-        told.append("The part that grows with the load needs more than that and is in getTorques alone.")
+        told.append(
+            "The part that grows with the load needs more than that and is in getTorques alone."
+        )
     call = (
         f"  {settings.name}_unloaded_friction(nullptr, speed.data(), torque.data());"
         if loaded
@@ -70,6 +80,7 @@ def _friction(shape: Shape, settings: ExportSettings) -> dict[str, str]:
 def _literal(text: str) -> str:
     """A string of C++, whatever is in it."""
     octal = "".join(
-        chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?' else f"\\{byte:03o}" for byte in text.encode()
+        chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?' else f"\\{byte:03o}"
+        for byte in text.encode()
     )
     return f'"{octal}"'

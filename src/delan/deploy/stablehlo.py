@@ -10,16 +10,16 @@ import jax.numpy as jnp
 from jax import export as jax_export
 
 from ..errors import SettingsError, installing
-from ..models.trust import bare
 from .artifact import Format, write_artifact
 from .functions import ModelFunction, functions_of, with_numbers
-from .shape import ExportSettings
+from .layout import ExportSettings
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
 
 def stablehlo(model: Any, settings: ExportSettings, only: Sequence[str] = ()) -> dict[str, bytes]:
-    """The functions of a model, serialised: of any number of states at once, and differentiable once in reverse.
+    """The functions of a model, serialised: of any number of states at once, and differentiable
+    once in reverse.
 
     Args:
         only: names of functions; all if there are none.
@@ -29,7 +29,7 @@ def stablehlo(model: Any, settings: ExportSettings, only: Sequence[str] = ()) ->
     dtype = jnp.float64 if settings.precision == "double" else jnp.float32
     with jax.enable_x64(settings.precision == "double"):
         (batch,) = jax_export.symbolic_shape("batch")
-        states = jax.ShapeDtypeStruct((batch, bare(model).joints.dof), dtype)
+        states = jax.ShapeDtypeStruct((batch, model.joints.dof), dtype)
         functions = functions_of(with_numbers(model, dtype))
         return {name: _serialised(functions[name], states) for name in only or functions}
 
@@ -41,7 +41,10 @@ def _serialised(function: ModelFunction, states: jax.ShapeDtypeStruct) -> bytes:
 
 
 def export_stablehlo(
-    model: Any, folder: Path, settings: ExportSettings | None = None, story: Mapping[str, str] | None = None
+    model: Any,
+    folder: Path,
+    settings: ExportSettings | None = None,
+    story: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Write a model as StableHLO into a folder; returns what its `model.json` says."""
     settings = settings or ExportSettings()
@@ -49,11 +52,17 @@ def export_stablehlo(
     made = {name: (functions[name], data) for name, data in stablehlo(model, settings).items()}
     usage = _USAGE.format(
         double='jax.config.update("jax_enable_x64", True)\n' if double else "",
-        dof=bare(model).joints.dof,
+        dof=model.joints.dof,
         dtype="float64" if double else "float32",
     )
-    facts = {"platforms": PLATFORMS, "jax": jax.__version__, "shapes": "every argument is (batch, dof)"}
-    return write_artifact(folder, model, made, Format("stablehlo", "stablehlo", usage, facts), settings, story or {})
+    facts = {
+        "platforms": PLATFORMS,
+        "jax": jax.__version__,
+        "shapes": "every argument is (batch, dof)",
+    }
+    return write_artifact(
+        folder, model, made, Format("stablehlo", "stablehlo", usage, facts), settings, story or {}
+    )
 
 
 _USAGE = """\

@@ -1,1 +1,1 @@
-"""From samples to a model, and from a model to numbers."""
+"""From samples to a model: the fit, its contenders, and how good and how sure the result is."""

@@ -1,294 +1,499 @@
-"""Fit a model to a dataset: choose size and method, hold out validation trajectories, train, keep the best."""
+"""The public `fit`: prepare a log, let models compete, choose on held-out motion, say how sure."""
 
-import hashlib
-import os
 import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, get_args
 
-import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import PRNGKeyArray
 
-from ..data.splitting import hold_out, split_key
-from ..errors import DataError, SettingsError
-from ..joints import Dataset
-from ..models.actuated import ActuatedModel, links_of
-from ..models.blueprint import LearnedModel
-from ..models.chain import LagrangianChain, LagrangianChainSettings
-from ..models.dynamics import DynamicsModel, in_precision
-from ..models.trust import TrustedModel, bare
-from .evaluate import Scores, evaluate
-from .fit_result import FitResult, Friction, require_friction
-from .misfit import diagnose
-from .objective import Anchor
-from .planning import FitSettings, ModelChoice, Plan, build, head, plan, stages
-from .selection import START, SelectionStep, select_friction
-from .stages import MarquardtStage, Stage
-from .training import Checkpoint, Limits, Progress, Run, require_learned, train
-from .weak import evaluate_windows
+from ..errors import DataError, ModelError, SettingsError
+from ..joints import Dataset, Recording
+from ..logs.filters import HIGHEST_CUTOFF
+from ..logs.preparation import PreparationSettings, prepare
+from ..models.feed_forward import FeedForwardSettings
+from ..models.model import Architecture, Model
+from ..models.network import LagrangianNetworkSettings
+from ..solvers.loss import Objective
+from ..solvers.plan import ModelChoice, TrainingSettings
+from ..solvers.starts import SAMPLES
+from ..solvers.windows import SECONDS
+from .contenders import (
+    ANCHORS,
+    Chain,
+    ChainNearUrdf,
+    Constant,
+    Contender,
+    Entry,
+    Identified,
+    Network,
+    ResidualNetwork,
+    SingleTraining,
+    fixed_friction,
+)
+from .cutoff import CutoffSearch, PreparationChoice, choose_preparation
+from .model_fit import FRESH, TrainingStart
+from .more_data import LearningCurve, NextMotion, learning_curve, next_motion
+from .refinement import relearned
+from .study import (
+    Budget,
+    FrictionChoice,
+    Listener,
+    Study,
+    nobody_listens,
+    require_friction,
+)
+from .uncertainty import TrustSettings, trust
+from .verdict import Verdict, judge
 
-FIRST_SHARE, CHOICE_SHARE = 0.5, 0.75
-"""The share of `seconds` after which a fit with friction to be chosen turns to the choice, and by which it is made."""
+ModelName = Literal["chain", "delan", "feedforward", "identified"]
+Accelerations = Literal["auto", "filtered", "none"]
 
-SETTLING = 20
-"""Iterations that a model to start from gets before its friction is chosen."""
-
-
-def fit(
-    dataset: Dataset,
-    model: ModelChoice = "delan",
-    settings: FitSettings | None = None,
-    *,
-    friction: Friction = None,
-    start: LearnedModel | TrustedModel | None = None,
-    anchor: float = 0.0,
-    key: PRNGKeyArray | None = None,
-    seeds: int = 1,
-    progress: Callable[[Progress], None] | None = None,
-    checkpoint: str | Path | None = None,
-    resume: bool = False,
-    stop: threading.Event | None = None,
-) -> FitResult:
-    """Learn one model of the dataset's dynamics; the arguments are those of the public `choosing.fit`."""
-    settings = checked(dataset, settings)
-    key = jax.random.key(0) if key is None else key
-    if seeds < 1:
-        raise SettingsError(f"seeds must be at least 1, got {seeds}")
-    require_friction(friction)
-    if not 0 <= anchor < float("inf") or (anchor > 0 and start is None):
-        raise SettingsError(
-            f"anchor holds a model to its start, got {anchor} with start={start}; give both, or neither"
-        )
-    if resume and checkpoint is None:
-        raise SettingsError("resume needs the path of a checkpoint; give checkpoint=, or leave resume out")
-    begin = None if start is None else Begin(start, anchor)
-    if seeds > 1:
-        if checkpoint is not None:
-            raise SettingsError(f"a checkpoint holds one fit, and {seeds} were asked for; use it with seeds=1")
-        return _fit_seeds(dataset, model, settings, friction, begin, key, seeds, progress, stop or threading.Event())
-    where = None if checkpoint is None else Path(checkpoint)
-    return _fit_one(dataset, model, settings, friction, begin, key, progress, where, resume, stop)
+# Share of the rivals' seconds that chains near a URDF get; the networks, which are trained at the
+# same time, have the rest.
+NEAR_SHARE = 0.4
 
 
-def checked(dataset: Dataset, settings: FitSettings | None) -> FitSettings:
-    """The settings, or the usual ones; refuses what stands in the wrong place."""
-    settings = settings or FitSettings()
-    if not isinstance(dataset, Dataset):
-        raise DataError("fit", f"expected a Dataset, got a {type(dataset).__name__}; make one with delan.prepare")
-    if not isinstance(settings, FitSettings):
-        raise SettingsError(f"settings must be delan.FitSettings, got {type(settings).__name__}")
-    return settings
+@dataclass(frozen=True)
+class FitSettings:
+    """How a fit goes about its work.
+
+    Attributes:
+        accelerations: `filtered`: from filtered motion. `none`: without any; motion is integrated
+            over short windows and nothing is filtered. `auto`: the better of the two for the chain.
+        cutoff: of the low-pass filter [Hz]; None: chosen on the validation motion.
+        training: how each model is trained; its seconds are set by those of the fit.
+        seeds: models that are trained in parallel, of which the best on validation is kept; for one
+            model only.
+        start: where the training of one model starts, and its checkpoint.
+    """
+
+    accelerations: Accelerations = "auto"
+    cutoff: float | None = None
+    training: TrainingSettings = field(default_factory=TrainingSettings)
+    seeds: int = 1
+    start: TrainingStart = FRESH
+
+    def __post_init__(self) -> None:
+        known = get_args(Accelerations)
+        if self.accelerations not in known:
+            raise SettingsError(
+                f"accelerations is one of {', '.join(known)}, got {self.accelerations!r}"
+            )
+        if self.accelerations == "none" and self.cutoff is not None:
+            raise SettingsError("without accelerations nothing is filtered; leave cutoff out")
+        if self.cutoff is not None:
+            PreparationSettings(cutoff=self.cutoff)  # refuses what is no frequency
+        if self.seeds < 1:
+            raise SettingsError(f"seeds must be at least 1, got {self.seeds}")
+
+    @property
+    def for_one_model(self) -> bool:
+        """Whether something is set that makes sense for one training only."""
+        usual = replace(TrainingSettings(), validation=self.training.validation)
+        continued = self.start.model is not None or self.start.resume
+        return self.training != usual or self.seeds > 1 or continued
 
 
 @dataclass(frozen=True, eq=False)
-class Begin:
-    """A model to go on from, and how firmly a chain is held to it."""
+class FitOptions:
+    """Everything that a fit was asked for, checked."""
 
-    model: LearnedModel | TrustedModel
-    anchor: float
+    models: tuple[ModelName, ...]
+    architecture: Architecture | None
+    friction: FrictionChoice
+    urdf: str | Path | None
+    settings: FitSettings
+    seconds: float | None
+    seed: int
 
-    def stages(self, network: LearnedModel, usual: list[Stage], friction: Friction) -> tuple[LearnedModel, list[Stage]]:
-        """The model to begin with, and the stages that are left to it."""
-        network, stage = _begun(self.model, network), usual[-1]
-        if friction == "auto" and isinstance(stage, MarquardtStage):
-            stage = replace(stage, epochs=SETTLING)
-        return network, [_anchored(stage, network, self.anchor) if self.anchor > 0 else stage]
+    def __post_init__(self) -> None:
+        known = get_args(ModelName)
+        for name in self.models:
+            if name not in known:
+                raise SettingsError(f"unknown model {name!r}; known: auto, {', '.join(known)}")
+        if self.settings.for_one_model and not self.single:
+            raise SettingsError(
+                "training, seeds and start are for the training of one model; leave them out, or "
+                f"name a single model instead of {', '.join(self.models)}"
+            )
+        if "identified" in self.models and self.urdf is None:
+            raise SettingsError("identification needs the robot's URDF; give urdf=")
+        if self.settings.accelerations == "none" and "feedforward" in self.models:
+            raise SettingsError(
+                "a feed-forward network needs accelerations; leave it out, or accelerations='none'"
+            )
+        require_friction(self.friction)
+
+    @property
+    def single(self) -> bool:
+        """Whether one model alone was asked for."""
+        return len(self.models) == 1 and self.urdf is None
+
+    def accelerations_of(self, data: Recording | Dataset) -> Literal["given", "none"]:
+        """What the training of each model sees."""
+        if self.settings.accelerations == "none":
+            return "none"
+        return self.settings.training.accelerations
 
 
-def _fit_one(
-    dataset: Dataset,
-    model: ModelChoice,
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A fitted model with its rivals, and everything that is known about it.
+
+    Attributes:
+        entries: the models that took part, the lowest validation error first.
+        preparation: how cut-off and delay were chosen; `dataset.preparation` says what was done.
+        study: the data, their split, and how models were trained. Where models were learned without
+            accelerations, its parts are filtered ones of the same motion, for pictures and the band.
+        trusted: the chosen model with its band and domain, before it learned from the validation
+            motion too; None if the fit was stopped.
+        curve, motion: what more data would bring and what to record next, for a chain with friction
+            if there was time.
+    """
+
+    entries: tuple[Entry, ...]
+    preparation: PreparationChoice
+    study: Study
+    trusted: Model | None
+    curve: LearningCurve | None
+    motion: NextMotion | None
+    options: FitOptions
+    seconds: float
+    interrupted: bool
+
+    @property
+    def best(self) -> Entry:
+        """The entry with the lowest validation error."""
+        return self.entries[0]
+
+    @property
+    def chosen(self) -> Entry:
+        """The entry to deploy; a constant torque only if nothing else took part."""
+        models = [entry for entry in self.entries if entry.name != "constant"]
+        return models[0] if models else self.best
+
+    @property
+    def model(self) -> Model:
+        """The model to deploy, with its band and its domain where they were computed."""
+        if self.trusted is None:
+            return self.chosen.deployed
+        return self.chosen.deployed.with_trust(self.trusted.trust)
+
+    @property
+    def dataset(self) -> Dataset:
+        """All samples of the log."""
+        return self.study.dataset
+
+    @property
+    def training(self) -> Dataset:
+        """The samples that models learned from."""
+        return self.study.training
+
+    @property
+    def validation(self) -> Dataset:
+        """The samples that models were chosen by."""
+        return self.study.validation
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether to deploy the model, judged on the validation motion."""
+        return judge(self.entries, interrupted=self.interrupted, seconds=self.options.seconds)
+
+    def provenance(self) -> dict[str, Any]:
+        """The history of the model, to be stored in its file."""
+        training = self.chosen.training
+        if training is None:
+            raise ModelError("a constant torque is no model to keep; name another model")
+        provenance = training.provenance()
+        provenance["scores"]["validation"] = self.chosen.validation.as_dict()
+        return provenance | {
+            "name": self.chosen.name,
+            "chosen": dict(self.chosen.chosen),
+            "preparation": asdict(self.preparation.settings),
+        }
+
+    def entry(self, name: str) -> Entry | None:
+        """The entry of a model by its name, if it took part."""
+        return next((entry for entry in self.entries if entry.name == name), None)
+
+
+def fit(
+    data: Recording | Dataset,
+    models: str | Architecture | Sequence[str] = "auto",
+    *,
+    friction: FrictionChoice | Literal["usual"] = "usual",
+    urdf: str | Path | None = None,
+    settings: FitSettings | None = None,
+    seconds: float | None = None,
+    seed: int = 0,
+    listen: Listener | None = None,
+    stop: threading.Event | None = None,
+) -> Fit:
+    """Learn a model of a robot from its motion, as `delan fit` does.
+
+    Args:
+        data: a recording, which is prepared (filtered, cut into trajectories), or a dataset, which is
+            taken as it is.
+        models: `auto`, all of them; or one or several of `chain` (a rigid arm of learned geometry),
+            `delan` (the network of the paper), `feedforward` and `identified` (the arm of a URDF); or
+            the settings of one model. A constant torque always takes part.
+        friction: of the Lagrangian models: its terms, `auto` to add terms while the validation motion
+            is explained better, or None. `usual` is `auto`, and None for a single `delan`.
+        urdf: description of the robot; with it, models that start from the file take part.
+        seconds: limit of the wall clock, approximately, for every model gets one trial. Without it,
+            the same seed gives the same numbers.
+        listen: called with the name of each step; may return a function that follows its progress.
+        stop: set it from another thread to end the fit early with the best model so far.
+    """
+    options = _options(models, friction, urdf, settings or FitSettings(), seconds, seed)
+    budget = Budget(seconds)
+    job = _Job(data, options, budget, listen or nobody_listens, stop or threading.Event())
+    return job.run()
+
+
+def _options(
+    models: str | Architecture | Sequence[str],
+    friction: FrictionChoice | Literal["usual"],
+    urdf: str | Path | None,
     settings: FitSettings,
-    friction: Friction,
-    begin: Begin | None,
-    key: PRNGKeyArray,
-    progress: Callable[[Progress], None] | None,
-    checkpoint: Path | None,
-    resume: bool,
-    stop: threading.Event | None,
-    shared_split: PRNGKeyArray | None = None,
-) -> FitResult:
-    _, model_key, train_key = jax.random.split(key, 3)  # the first is that of `split_key`
-    kept_apart = split_key(key) if shared_split is None else shared_split
-    training, validation = hold_out(dataset, settings.validation, key=kept_apart)
-    chosen = plan(model, training, settings, START if friction == "auto" else friction)
-    kept = None
-    if checkpoint is not None:
-        kept = Checkpoint(checkpoint, _fingerprint(dataset, chosen, settings, friction, begin, key), resume)
-    with jax.enable_x64(True) if chosen.optimizer == "lm" else nullcontext():
-        network = build(chosen.network, training, model_key, chosen.actuator)
-        steps = stages(chosen, training, validation, settings, key=model_key, stop=stop)
-        if begin is not None:
-            network, steps = begin.stages(network, steps, friction)
-        limits = Limits(settings.seconds, settings.retreats, stop)
-        first = limits
-        if friction == "auto" and settings.seconds is not None:
-            first = replace(limits, seconds=FIRST_SHARE * settings.seconds)
-        run = train(steps, network, first, key=train_key, checkpoint=kept, watch=progress)
-        require_learned(run, dataset.source)
-        selection: tuple[SelectionStep, ...] = ()
-        if friction == "auto" and not run.interrupted:
-            chosen, selection = _add_friction(run, chosen, training, validation, settings, limits, train_key, progress)
-    if checkpoint is not None and not run.interrupted:
-        checkpoint.unlink(missing_ok=True)
-    # A float64 fit hands its weights over in the caller's precision, so that they mix with the caller's arrays.
-    fitted = in_precision(run.best_model)
-    told = settings.accelerations == "given"  # what is left over at single moments is noise where nothing is filtered
-    misfit = diagnose(fitted, validation) if told and isinstance(chosen.network, LagrangianChainSettings) else None
-    if misfit is not None and misfit.doubtful:
-        if settings.seconds is not None and run.seconds >= settings.seconds:
-            run.events.append(f"{settings.seconds:g} s were over before the fit had settled; give it more")
-        run.events.append(misfit.sentence())
-    return FitResult(
-        model=fitted,
-        validation=score(fitted, validation, settings),
-        optimizer=chosen.optimizer,
-        reason=chosen.reason,
-        settings=settings,
-        seed=tuple(np.asarray(jax.random.key_data(key)).tolist()),
-        seconds=run.seconds,
-        samples=len(training.samples),
-        interrupted=run.interrupted,
-        history=tuple(run.history),
-        events=tuple(run.events),
-        trajectories=validation.samples.trajectories,
-        selection=selection,
-        misfit=misfit,
-    )
+    seconds: float | None,
+    seed: int,
+) -> FitOptions:
+    if not isinstance(settings, FitSettings):
+        raise SettingsError(f"settings must be delan.FitSettings, got {type(settings).__name__}")
+    architecture = models if isinstance(models, Architecture) else None
+    names = _names(models, settings)
+    if friction == "usual":
+        friction = None if names in (("delan",), ("feedforward",)) else "auto"
+    return FitOptions(names, architecture, friction, urdf, settings, seconds, seed)
 
 
-def score(model: Any, dataset: Dataset, settings: FitSettings) -> Scores:
-    """The errors of a model on motion it has not seen, as the fit sees motion."""
-    if settings.accelerations == "none":
-        return evaluate_windows(model, dataset)
-    return evaluate(model, dataset, rollouts=False)
+def _names(
+    models: str | Architecture | Sequence[str], settings: FitSettings
+) -> tuple[ModelName, ...]:
+    if isinstance(models, FeedForwardSettings):
+        return ("feedforward",)
+    if isinstance(models, LagrangianNetworkSettings):
+        return ("delan",)
+    if isinstance(models, Architecture):
+        return ("chain",)
+    if models == "auto":
+        # A feed-forward network needs accelerations.
+        names: Any = ("chain", "delan", "feedforward")
+        return names[:2] if settings.accelerations == "none" else names
+    given: Any = (models,) if isinstance(models, str) else tuple(models)
+    if not given:
+        raise SettingsError("models is empty; name at least one, or 'auto'")
+    return given
 
 
-def _begun(start: LearnedModel | TrustedModel, fresh: LearnedModel) -> LearnedModel:
-    """The model to go on from, in the precision of a fresh one, with the fresh one's friction where it is another."""
-    start = bare(start)
-    links: Any = links_of(start)
-    wanted = links_of(fresh)
-    if type(links) is not type(wanted):
-        names = type(wanted).__name__, type(links).__name__
-        raise SettingsError(f"cannot start a {names[0]} from a {names[1]}; give a model of its kind")
-    if not isinstance(fresh, ActuatedModel):
-        return in_precision(links)
-    same = isinstance(start, ActuatedModel) and start.actuator.settings == fresh.actuator.settings
-    begun = start if same else ActuatedModel(cast(DynamicsModel, links), fresh.actuator)
-    return in_precision(begun)
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """One call of `fit`."""
 
+    data: Recording | Dataset
+    options: FitOptions
+    budget: Budget
+    listen: Listener
+    stop: threading.Event
 
-def _anchored(stage: Stage, start: LearnedModel, firmness: float) -> Stage:
-    chain = links_of(start)
-    if not isinstance(stage, MarquardtStage) or not isinstance(chain, LagrangianChain):
-        raise SettingsError("only a chain trained by Levenberg–Marquardt can be held to its start; leave anchor out")
-    return replace(stage, scale=replace(stage.scale, anchor=Anchor.of(chain, firmness)))
-
-
-def _add_friction(
-    run: Run,
-    chosen: Plan,
-    training: Dataset,
-    validation: Dataset,
-    settings: FitSettings,
-    limits: Limits,
-    key: PRNGKeyArray,
-    progress: Callable[[Progress], None] | None,
-) -> tuple[Plan, tuple[SelectionStep, ...]]:
-    """Choose the friction that the robot has beyond the usual, and go on with it; the run is carried forward."""
-    began = time.perf_counter() - run.seconds
-    until = float("inf") if limits.seconds is None else began + CHOICE_SHARE * limits.seconds
-    stop = limits.stop or threading.Event()
-    try:
-        actuator, selection = select_friction(
-            run.best_model,
-            training,
-            validation,
-            windows=settings.accelerations == "none",
-            enough=lambda: stop.is_set() or time.perf_counter() > until,
+    def run(self) -> Fit:
+        options = self.options
+        choice, dataset, unfiltered = self._prepare()
+        study = self._study(dataset)
+        learning = study
+        if options.accelerations_of(self.data) == "none":
+            training = replace(options.settings.training, accelerations="none")
+            learning = replace(study.on(unfiltered or dataset), settings=training)
+        entries = self._compete(learning, choice, unfiltered)
+        order = sorted(entries, key=lambda entry: entry.error)
+        trusted = curve = motion = None
+        if not self.stop.is_set():
+            self.listen("trust")
+            # Every fit has a constant torque and a model beside it.
+            place = next(i for i, entry in enumerate(order) if entry.name != "constant")
+            trusted, curve, motion = self._trust(order[place], study)
+            order[place] = self._relearn(order[place], study)
+        return Fit(
+            entries=tuple(order),
+            preparation=choice,
+            study=study,
+            trusted=trusted,
+            curve=curve,
+            motion=motion,
+            options=options,
+            seconds=self.budget.elapsed,
+            interrupted=self.stop.is_set() or any(entry.interrupted for entry in entries),
         )
-    except KeyboardInterrupt:
-        run.interrupted = True
-        return chosen, ()
-    run.seconds = time.perf_counter() - began
-    if time.perf_counter() > until:
-        run.events.append("the time was over before all terms of friction were tried; give it more seconds")
-    run.interrupted |= stop.is_set()
-    if run.interrupted:
-        return chosen, selection
-    if actuator == chosen.actuator:
-        return chosen, selection
-    chosen = replace(chosen, actuator=actuator)
-    model = ActuatedModel(run.best_model.rigid, head(actuator, training))
-    last = stages(chosen, training, validation, settings, key=key)[-1]
-    left = None if limits.seconds is None else max(limits.seconds - run.seconds, 1.0)
-    after = train([last], model, replace(limits, seconds=left), key=key, watch=progress)
-    run.history += [replace(row, seconds=row.seconds + run.seconds) for row in after.history]
-    run.events += after.events
-    run.seconds += after.seconds
-    run.interrupted = after.interrupted
-    if after.best < run.best:
-        run.best, run.best_model = after.best, after.best_model
-    else:
-        kept = ", ".join(run.best_model.actuator.settings.terms)
-        run.events.append(f"a fit with all chosen terms of friction was no better on validation; the model has {kept}")
-    return chosen, selection
 
+    def _study(self, dataset: Dataset) -> Study:
+        options = self.options
+        study = Study.of(
+            dataset,
+            options.settings.training,
+            friction=options.friction,
+            key=jax.random.key(options.seed),
+            stop=self.stop,
+        )
+        return replace(study, budget=self.budget, listen=self.listen)
 
-def _fit_seeds(
-    dataset: Dataset,
-    model: ModelChoice,
-    settings: FitSettings,
-    friction: Friction,
-    begin: Begin | None,
-    key: PRNGKeyArray,
-    seeds: int,
-    progress: Callable[[Progress], None] | None,
-    stop: threading.Event,
-) -> FitResult:
-    """One thread a core, for XLA lets go of the interpreter while it computes; all hold out the same trajectories."""
-    workers = min(os.cpu_count() or 1, seeds)
-    if settings.seconds is not None:
-        settings = replace(settings, seconds=settings.seconds / -(-seeds // workers))
-    with ThreadPoolExecutor(workers) as pool:
-        shared, *keys = jax.random.split(key, seeds + 1)
-        futures = [
-            pool.submit(_fit_one, dataset, model, settings, friction, begin, one, watch, None, False, stop, shared)
-            for one, watch in zip(keys, [progress, *[None] * (seeds - 1)], strict=True)
-        ]
-        try:
-            members = tuple(future.result() for future in futures)
-        except KeyboardInterrupt:
-            stop.set()
-            members = tuple(future.result() for future in futures)
-    best = min(members, key=lambda member: member.validation.torque.nmse_mean)
-    return replace(best, members=members)
+    def _prepare(self) -> tuple[PreparationChoice, Dataset, Dataset | None]:
+        """The choice of a filter, the samples, and the same motion without a filter."""
+        if isinstance(self.data, Dataset):
+            done = self.data.preparation
+            how = PreparationSettings()
+            if done is not None and done.cutoff is not None:
+                how = PreparationSettings(cutoff=done.cutoff[0], delay=done.delay)
+            return PreparationChoice(how), self.data, None
+        if not isinstance(self.data, Recording):
+            problem = f"expected a Recording or a Dataset, got a {type(self.data).__name__}"
+            raise DataError("fit", f"{problem}; read a log with delan.read_log")
+        choice = self._choose_preparation(self.data)
+        dataset = prepare(self.data, choice.settings)
+        unfiltered = None
+        filtered = choice.settings.cutoff is not None
+        if self.options.settings.accelerations != "filtered" and filtered:
+            unfiltered = prepare(self.data, choice.settings.unfiltered)
+        return choice, dataset, unfiltered
 
+    def _choose_preparation(self, recording: Recording) -> PreparationChoice:
+        settings = self.options.settings
+        if settings.accelerations == "none":
+            # Nothing learns from what this filters: it decides which rows at the ends of a motion
+            # are left out, and it is drawn.
+            rate = 1 / float(np.median(np.diff(recording.t)))
+            cutoff = min(1 / SECONDS, HIGHEST_CUTOFF * rate)
+            return PreparationChoice(PreparationSettings(cutoff=cutoff))
+        if settings.cutoff is not None:
+            return PreparationChoice(PreparationSettings(cutoff=settings.cutoff))
+        search = CutoffSearch(
+            key=jax.random.key(self.options.seed),
+            validation=settings.training.validation,
+            seconds=self.budget.part("preparation"),
+            stop=self.stop,
+            watch=self.listen("preparation"),
+        )
+        return choose_preparation(recording, search)
 
-def _fingerprint(
-    dataset: Dataset, chosen: Plan, settings: FitSettings, friction: Friction, begin: Begin | None, key: PRNGKeyArray
-) -> str:
-    """Tells one fit from another: data, network, method, settings, where it began and seed."""
-    digest = hashlib.sha256()
-    columns = [dataset.t, dataset.q, dataset.qd, dataset.qdd, dataset.tau, dataset.trajectory]
-    columns += [] if dataset.counted is None else [dataset.counted]
-    weights = [] if begin is None else [leaf for leaf in jax.tree.leaves(begin.model) if eqx.is_array(leaf)]
-    for column in (*columns, *weights):
-        digest.update(np.ascontiguousarray(column).tobytes())
-    settled: Mapping[str, Any] = {
-        "plan": asdict(chosen),
-        "friction": "auto" if friction == "auto" else "given",
-        "anchor": None if begin is None else begin.anchor,
-        "settings": asdict(settings),
-        "joints": asdict(dataset.joints),
-    }
-    digest.update(repr((settled, np.asarray(jax.random.key_data(key)).tolist())).encode())
-    return digest.hexdigest()
+    def _compete(
+        self, study: Study, choice: PreparationChoice, unfiltered: Dataset | None
+    ) -> list[Entry]:
+        options = self.options
+        if options.single and self._trained_as_asked:
+            single = SingleTraining(
+                options.models[0],
+                self._model_choice,
+                options.settings.start,
+                seeds=options.settings.seeds,
+            )
+            return [Constant().fit(study), single.fit(study)]
+        chain = None
+        if "chain" in options.models:
+            chain = self._chain(choice, unfiltered).fit(study)
+            if study.friction == "auto":
+                study = replace(study, friction=chain.model.friction_settings)
+        study = replace(study, friction=fixed_friction(study.friction))
+        entries = self._rivals(study, chain)
+        return entries if chain is None else [*entries, chain]
+
+    @property
+    def _trained_as_asked(self) -> bool:
+        """Whether the one model is trained once, without a search over its regularisation.
+
+        So it is where the caller set the training, and for signals that need no filter: they are
+        clean enough for the second-order method, which the search does not try.
+        """
+        options = self.options
+        if options.models[0] in ("identified", "chain"):
+            return False
+        clean = isinstance(self.data, Dataset) or (
+            self.data.qdd is not None
+            and options.settings.cutoff is None
+            and options.settings.accelerations != "none"
+        )
+        return options.settings.for_one_model or options.architecture is not None or clean
+
+    @property
+    def _chain_choice(self) -> ModelChoice:
+        return "chain" if self.options.architecture is None else self.options.architecture
+
+    @property
+    def _model_choice(self) -> ModelChoice:
+        name: Any = self.options.models[0]
+        return name if self.options.architecture is None else self.options.architecture
+
+    def _chain(self, choice: PreparationChoice, unfiltered: Dataset | None) -> Chain:
+        options = self.options
+        settings = options.settings
+        start = settings.start
+        if start.model is None and options.friction is not None and options.architecture is None:
+            start = replace(start, model=choice.start)
+        if settings.accelerations != "auto":
+            unfiltered = None
+        return Chain(start, unfiltered, settings.seeds, self._chain_choice)
+
+    def _rivals(self, study: Study, chain: Entry | None) -> list[Entry]:
+        """Everybody but the chain, with the friction that was chosen for it."""
+        options = self.options
+        study = study.part("rivals")
+        seconds = study.settings.seconds
+        entries = [Constant().fit(study)]
+        identified = None
+        if options.urdf is not None and not self.stop.is_set():
+            identified = Identified(options.urdf).fit(study)
+            entries.append(identified)
+            if chain is not None:
+                near = None
+                if seconds is not None:
+                    near = NEAR_SHARE * seconds / len(ANCHORS)
+                    seconds *= 1 - NEAR_SHARE
+                entries.append(ChainNearUrdf(options.urdf).fit(study.within(near)))
+        if self.stop.is_set():
+            return entries
+        networks: list[Contender] = []
+        for name in ("delan", "feedforward"):
+            if name in options.models:
+                networks.append(Network(name))
+        if identified is not None and "feedforward" in options.models:
+            assert options.urdf is not None
+            networks.append(ResidualNetwork(options.urdf, identified))
+        return entries + self._side_by_side(networks, study.within(seconds))
+
+    def _side_by_side(self, contenders: list[Contender], study: Study) -> list[Entry]:
+        """Networks at the same time, because XLA releases the interpreter while it computes."""
+        with ThreadPoolExecutor(max(1, len(contenders))) as pool:
+            futures = []
+            for contender in contenders:
+                futures.append(pool.submit(contender.fit, study.followed(contender.name)))
+            try:
+                return [future.result() for future in futures]
+            except KeyboardInterrupt:
+                self.stop.set()
+                return [future.result() for future in futures]
+
+    def _trust(
+        self, best: Entry, study: Study
+    ) -> tuple[Model, LearningCurve | None, NextMotion | None]:
+        """Band and domain of the best model, and what more data would bring."""
+        model = best.deployed
+        objective = Objective()
+        if best.training is not None:
+            objective = best.training.settings.objective
+        keys = jax.random.split(jax.random.fold_in(study.key, 1), 3)
+        settings = TrustSettings(rows=SAMPLES, objective=objective)
+        trusted = trust(model, study.training, study.validation, settings, key=keys[0])
+        if model.chain is None or model.friction is None or self.budget.left == 0:
+            return trusted, None, None
+        curve = learning_curve(model, study.training, study.validation, key=keys[1])
+        return trusted, curve, next_motion(model, study.training, key=keys[2])
+
+    def _relearn(self, best: Entry, study: Study) -> Entry:
+        """A chain that was chosen learns from the validation motion too: nothing is left to choose."""
+        filtered = best.chosen.get("accelerations") == "filtered"
+        if best.training is None or not filtered or self.budget.left == 0:
+            return best
+        return replace(best, relearned=relearned(best.training, study))

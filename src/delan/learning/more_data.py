@@ -6,13 +6,12 @@ import jax
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from ..data.excitation import random_motions
 from ..joints import Dataset, JointLimits, Trajectory
-from ..models.actuated import ActuatedModel
-from ..models.chain import LagrangianChain
-from .evaluate import evaluate
-from .refining import refined
-from .slope import rigid_slope
+from ..models.model import Model
+from ..motions.excitation import random_motions
+from ..solvers.torque_slope import rigid_slope
+from .refinement import refined
+from .scores import evaluate
 
 SHARES = (0.25, 0.5, 1.0)
 """Parts of the training data that a model is refitted to."""
@@ -23,14 +22,17 @@ CANDIDATES, CANDIDATE_ROWS = 24, 60
 TRAINING_ROWS = 1000
 """Samples that tell what is known already, at most."""
 PRIOR = 1e-8
-"""What is known of every weight before the first sample, relative to what the data tell of the best-known one."""
+"""What is known of every weight before the first sample, relative to what the data tell of the
+best-known one.
+"""
 
 
 @dataclass(frozen=True)
 class LearningCurve:
     """The validation error (nMSE) of the model refitted to parts of the training data.
 
-    `gain` is the share of the error that as much data again would take away, should the curve go on as it did.
+    `gain` is the share of the error that as much data again would take away, should the curve go on
+    as it did.
     """
 
     shares: tuple[float, ...]
@@ -44,11 +46,13 @@ class LearningCurve:
 
 @dataclass(frozen=True, eq=False)
 class NextMotion:
-    """A motion, inside the range and the speeds of the log, that would tell the most of what is still uncertain.
+    """A motion, inside the range and the speeds of the log, that would tell the most of what is
+    still uncertain.
 
     Attributes:
         trajectory: ready to be followed; it starts and ends at rest.
-        joint: that gains the most from it; speed: its range of speeds there [rad/s or m/s]; pose: of positions.
+        joint: that gains the most from it; speed: its range of speeds there [rad/s or m/s]; pose:
+            of positions.
         gain: how much more it tells than a typical motion of its kind [nats].
     """
 
@@ -59,33 +63,46 @@ class NextMotion:
     gain: float
 
 
-def learning_curve(model: ActuatedModel, training: Dataset, validation: Dataset, *, key: PRNGKeyArray) -> LearningCurve:
+def learning_curve(
+    model: Model, training: Dataset, validation: Dataset, *, key: PRNGKeyArray
+) -> LearningCurve:
     """Refit a chain to growing parts of the training data, runs of it drawn at random."""
     rows = len(training.samples)
     runs = np.array_split(np.arange(rows), min(BLOCKS, rows))
     order = np.asarray(jax.random.permutation(key, len(runs)))
     samples, errors = [], []
     for share in SHARES:
-        some = np.sort(np.concatenate([runs[one] for one in order[: max(1, round(share * len(runs)))]]))
-        errors.append(evaluate(refined(model, training, rows=some), validation, rollouts=False).torque.nmse_mean)
+        some = np.sort(
+            np.concatenate([runs[one] for one in order[: max(1, round(share * len(runs)))]])
+        )
+        errors.append(
+            evaluate(
+                refined(model, training, rows=some), validation, rollouts=False
+            ).torque.nmse_mean
+        )
         samples.append(len(some))
     return LearningCurve(SHARES, tuple(samples), tuple(errors))
 
 
-def next_motion(model: ActuatedModel, training: Dataset, *, key: PRNGKeyArray) -> NextMotion | None:
-    """The motion, of many at random, whose torques would tell the most; None for a model without links to tell of."""
-    if not isinstance(model.rigid, LagrangianChain):
+def next_motion(model: Model, training: Dataset, *, key: PRNGKeyArray) -> NextMotion | None:
+    """The motion, of many at random, whose torques would tell the most; None for a model without
+    links to tell of.
+    """
+    if model.chain is None:
         return None
     seen = training.samples
     speed = np.abs(seen.qd).max(axis=0)
     if not (speed > 0).all():
         return None
     limits = JointLimits(
-        lower=seen.q.min(axis=0), upper=seen.q.max(axis=0), velocity=speed, torque=np.full(seen.dof, np.inf)
+        lower=seen.q.min(axis=0),
+        upper=seen.q.max(axis=0),
+        velocity=speed,
+        torque=np.full(seen.dof, np.inf),
     )
     std = np.where(seen.tau.std(axis=0) > 0, seen.tau.std(axis=0), 1.0)
     part = seen.rows(np.unique(np.linspace(0, len(seen) - 1, TRAINING_ROWS).astype(int)))
-    slope = rigid_slope(model.rigid, part, std)
+    slope = rigid_slope(model.mechanics, part, std)
     size = np.linalg.norm(slope, axis=0)
     known = slope.T @ slope + PRIOR * (size.max() ** 2) * np.eye(len(size))
     dt = float(np.median(np.diff(training.t)))
@@ -105,7 +122,7 @@ def next_motion(model: ActuatedModel, training: Dataset, *, key: PRNGKeyArray) -
 
 
 def _told(
-    model: ActuatedModel,
+    model: Model,
     motion: Trajectory,
     like: Dataset,
     std: np.ndarray,
@@ -122,9 +139,11 @@ def _told(
         trajectory=np.zeros(len(rows), dtype=int),
         joints=like.joints,
     )
-    slope = rigid_slope(model.rigid, one, std).reshape(len(rows), like.dof, -1)
+    slope = rigid_slope(model.mechanics, one, std).reshape(len(rows), like.dof, -1)
     told = []
     for joint in range(like.dof):
         own = slope[:, joint]
-        told.append(np.linalg.slogdet(np.eye(len(rows)) + own @ np.linalg.solve(known, own.T))[1] / 2)
+        told.append(
+            np.linalg.slogdet(np.eye(len(rows)) + own @ np.linalg.solve(known, own.T))[1] / 2
+        )
     return np.array(told)

@@ -1,14 +1,16 @@
 """The Euler–Lagrange equation for a Lagrangian given by a factor of the inertia and a potential.
 
-A system is described by one function `terms(q) → (chol, V)`: chol(q) is the lower-triangular factor of the inertia
-H = chol cholᵀ, by its entries as `triangle` orders them, and V(q) the potential energy. With p = cholᵀ q̇ and T = ½ pᵀp,
-the momentum is H q̇ = chol p, and eq. 4 of Lutter et al. 2019 reads
+A system is described by one function `terms(q) → (chol, V)`: chol(q) is the lower-triangular factor
+of the inertia H = chol cholᵀ, by its entries as `triangle` orders them, and V(q) the potential
+energy. With p = cholᵀ q̇ and T = ½ pᵀp, the momentum is H q̇ = chol p, and eq. 4 of Lutter et al.
+2019 reads
 
     τ = d/dt (chol p) − ∂T/∂q + ∂V/∂q.
 
-`terms` is linearised once: forwards along q̇ that gives chol and its time derivative, hence the rate of the momentum;
-backwards it pulls the cotangents of −T and V back to q together. That is three passes through `terms`, whatever the
-number of joints; of a `jvp` and a `vjp` apart, the gradient in the weights would run back through the first pass twice.
+`terms` is linearised once: forwards along q̇ for the time derivative of chol, hence the rate of the
+momentum; backwards to pull the cotangents of −T and V back to q together. That is three passes
+through `terms`, whatever the number of joints. With a separate `jvp` and `vjp`, the gradient in the
+weights would go back through the first pass twice.
 """
 
 from collections.abc import Callable
@@ -34,7 +36,7 @@ class ConservativeTorques(NamedTuple):
 
 
 class _Motion(NamedTuple):
-    """What the equation needs: the factor, d/dt (H q̇), ∂T/∂chol, and the way from cotangents of (chol, V) back to q."""
+    """The factor, d/dt (H q̇), ∂T/∂chol, and the pull-back of cotangents of (chol, V) to q."""
 
     chol: Entries
     momentum_rate: Vector
@@ -47,23 +49,28 @@ def _motion(terms: Terms, q: Vector, qd: Vector, qdd: Vector) -> _Motion:
     chol_dot, _ = push_forward(qd)
     p, p_dot = jax.jvp(transposed_times, (chol, qd), (chol_dot, qdd))
     _, momentum_rate = jax.jvp(times, (chol, p), (chol_dot, p_dot))
-    return _Motion(chol, momentum_rate, by_row(qd) * by_column(p), jax.linear_transpose(push_forward, q))
+    return _Motion(
+        chol=chol,
+        momentum_rate=momentum_rate,
+        kinetic_cotangent=by_row(qd) * by_column(p),
+        pull_back=jax.linear_transpose(push_forward, q),
+    )
 
 
 def _torque(motion: _Motion) -> Vector:
-    """The torque by a single pull-back."""
-    one = jnp.ones((), motion.chol.dtype)
-    (force,) = motion.pull_back((-motion.kinetic_cotangent, one))
+    """Return the torque by a single pull-back."""
+    unit = jnp.ones((), motion.chol.dtype)
+    (force,) = motion.pull_back((-motion.kinetic_cotangent, unit))
     return motion.momentum_rate + force
 
 
 def inverse_dynamics(terms: Terms, q: Vector, qd: Vector, qdd: Vector) -> Vector:
-    """The torque τ(q, q̇, q̈) of eq. 6 of Lutter et al. 2019 [N m or N]."""
+    """Return the torque τ(q, q̇, q̈) of eq. 6 of Lutter et al. 2019 [N m or N]."""
     return _torque(_motion(terms, q, qd, qdd))
 
 
 def forward_dynamics(terms: Terms, q: Vector, qd: Vector, tau: Vector) -> Vector:
-    """The acceleration q̈(q, q̇, τ) of eq. 8 of Lutter et al. 2019 [rad/s² or m/s²], by two triangular solves."""
+    """Return the acceleration q̈(q, q̇, τ) of eq. 8 of Lutter et al. 2019 [rad/s² or m/s²]."""
     motion = _motion(terms, q, qd, jnp.zeros_like(qd))
     chol = dense(motion.chol)
     half = solve_triangular(chol, tau - _torque(motion), lower=True)
@@ -71,29 +78,29 @@ def forward_dynamics(terms: Terms, q: Vector, qd: Vector, tau: Vector) -> Vector
 
 
 def components(terms: Terms, q: Vector, qd: Vector, qdd: Vector) -> ConservativeTorques:
-    """The parts of the torque, H q̈, c = Ḣ q̇ − ∂T/∂q and g = ∂V/∂q; their sum is `inverse_dynamics`."""
+    """Return H q̈, c = Ḣ q̇ − ∂T/∂q and g = ∂V/∂q, whose sum is `inverse_dynamics`."""
     motion = _motion(terms, q, qd, jnp.zeros_like(qd))
-    one = jnp.ones((), motion.chol.dtype)
-    (kinetic,) = motion.pull_back((-motion.kinetic_cotangent, jnp.zeros_like(one)))
-    (gravity,) = motion.pull_back((jnp.zeros_like(motion.chol), one))
+    unit = jnp.ones((), motion.chol.dtype)
+    (kinetic,) = motion.pull_back((-motion.kinetic_cotangent, jnp.zeros_like(unit)))
+    (gravity,) = motion.pull_back((jnp.zeros_like(motion.chol), unit))
     inertial = times(motion.chol, transposed_times(motion.chol, qdd))
     return ConservativeTorques(inertial, motion.momentum_rate + kinetic, gravity)
 
 
 def mass_matrix(terms: Terms, q: Vector) -> Matrix:
-    """The inertia H(q) = chol cholᵀ [kg m² or kg]."""
+    """Return the inertia H(q) = chol cholᵀ [kg m² or kg]."""
     chol = dense(terms(q)[0])
     return chol @ chol.T
 
 
 def energy(terms: Terms, q: Vector, qd: Vector) -> Energy:
-    """Kinetic energy T = ½ q̇ᵀ H q̇ and potential energy V [J]."""
+    """Return the kinetic energy T = ½ q̇ᵀ H q̇ and the potential energy V [J]."""
     chol, potential = terms(q)
     p = transposed_times(chol, qd)
     return Energy(p @ p / 2, potential)
 
 
 def power(terms: Terms, q: Vector, qd: Vector, qdd: Vector) -> Float[Array, ""]:
-    """The rate of the total energy d(T + V)/dt along (q̇, q̈) [W]; the law says it equals q̇ᵀ τ."""
+    """Return the rate of the energy d(T + V)/dt along (q̇, q̈) [W], which must equal q̇ᵀ τ."""
     _, rate = jax.jvp(lambda q, qd: energy(terms, q, qd).total, (q, qd), (qd, qdd))
     return rate

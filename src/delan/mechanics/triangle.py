@@ -1,7 +1,8 @@
-"""Lower-triangular matrices as the vector of their entries: the diagonal first, then what lies below it, row by row.
+"""Lower-triangular matrices as vectors of entries: the diagonal, then the rest row by row.
 
-Of a batch of small matrices XLA takes one after the other. Here a vector is spread over the entries, or the entries are
-summed up to one, by a product with a constant of zeros and ones, which the whole batch shares: training gains a fifth.
+XLA multiplies a batch of small matrices one by one. Here a vector is spread over the entries, or
+entries are summed to a vector, by a product with a constant matrix of zeros and ones that the whole
+batch shares: training is a fifth faster.
 """
 
 from math import isqrt
@@ -16,33 +17,33 @@ Matrix = Float[Array, "dof dof"]
 
 
 def places(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """The row and the column of every entry of an n × n matrix."""
+    """Return row and column of every entry of an n × n matrix."""
     row, column = np.tril_indices(n, -1)
     return np.append(np.arange(n), row), np.append(np.arange(n), column)
 
 
 def by_row(v: Vector) -> Entries:
-    """For every entry the component of v in its row."""
+    """Return the component of v in the row of every entry."""
     return v @ _rows(len(v), v.dtype).T
 
 
 def by_column(v: Vector) -> Entries:
-    """For every entry the component of v in its column."""
+    """Return the component of v in the column of every entry."""
     return v @ _columns(len(v), v.dtype).T
 
 
 def times(chol: Entries, v: Vector) -> Vector:
-    """chol v."""
+    """Return chol v."""
     return (chol * by_column(v)) @ _rows(len(v), chol.dtype)
 
 
 def transposed_times(chol: Entries, v: Vector) -> Vector:
-    """cholᵀ v."""
+    """Return cholᵀ v."""
     return (chol * by_row(v)) @ _columns(len(v), chol.dtype)
 
 
 def dense(chol: Entries) -> Matrix:
-    """The matrix with its zeros."""
+    """Return the full matrix."""
     n = isqrt(2 * len(chol))  # of n (n + 1) / 2 entries
     return jnp.zeros_like(chol, shape=(n, n)).at[places(n)].set(chol)
 

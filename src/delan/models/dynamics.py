@@ -1,6 +1,7 @@
 """What a model promises. All methods take one sample; `jax.vmap` makes them take many."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
@@ -19,12 +20,32 @@ ScalarResult = Float[Array, ""] | float
 """Learned models give JAX arrays, known ones numpy arrays."""
 
 
+@dataclass(frozen=True)
+class Promises:
+    """Which questions beyond the torque a model answers.
+
+    Attributes:
+        mechanics: `forward_dynamics`, `mass_matrix` and `components`.
+        energy: `energy` and `power`.
+        trust: `torque_std`, `torque_band` and `in_domain`.
+        memory: its friction remembers the way, so that methods take `memory`.
+    """
+
+    mechanics: bool = False
+    energy: bool = False
+    trust: bool = False
+    memory: bool = False
+
+
 @runtime_checkable
 class InverseDynamics(Protocol):
     """Knows the torque of a motion, and nothing more."""
 
     @property
     def joints(self) -> Joints: ...
+
+    @property
+    def promises(self) -> Promises: ...
 
     def inverse_dynamics(self, q: Vector, qd: Vector, qdd: Vector) -> VectorResult:
         """The joint torque τ(q, q̇, q̈) [N m or N]."""
@@ -33,7 +54,9 @@ class InverseDynamics(Protocol):
 
 @runtime_checkable
 class DynamicsModel(InverseDynamics, Protocol):
-    """Knows the mechanics: torque and acceleration, the parts of the torque, the inertia and the energies."""
+    """Knows the mechanics: torque and acceleration, the parts of the torque, the inertia and the
+    energies.
+    """
 
     def forward_dynamics(self, q: Vector, qd: Vector, tau: Vector) -> VectorResult:
         """The joint acceleration q̈(q, q̇, τ) [rad/s² or m/s²]."""
@@ -57,7 +80,9 @@ class DynamicsModel(InverseDynamics, Protocol):
 
 
 class Normalisation(eqx.Module):
-    """Centre and spread of the training data, per joint. A fit reads these numbers and never changes them."""
+    """Centre and spread of the training data, per joint. A fit reads these numbers and never
+    changes them.
+    """
 
     q_mean: Float[Array, " dof"]
     q_std: Float[Array, " dof"]
@@ -75,7 +100,9 @@ class Normalisation(eqx.Module):
     def of(cls, dataset: Dataset) -> "Normalisation":
         def spread(columns: np.ndarray) -> Array:
             std = columns.std(axis=0)
-            return jnp.asarray(np.where(std > 0, std, 1.0))  # a joint that stood still is left as it is
+            return jnp.asarray(
+                np.where(std > 0, std, 1.0)
+            )  # a joint that stood still is left as it is
 
         dataset = dataset.samples
         return cls(
@@ -89,7 +116,8 @@ class Normalisation(eqx.Module):
 
 
 class LinearWeights(eqx.Module):
-    """Weights in which the torque is linear: a least-squares fit solves for them instead of descending.
+    """Weights in which the torque is linear: a least-squares fit solves for them instead of
+    descending.
 
     `bounded` says, for each entry of `value`, whether it must stay at or above zero.
     """
@@ -100,7 +128,9 @@ class LinearWeights(eqx.Module):
     def projected(self) -> "LinearWeights":
         """The nearest weights that keep the bounds."""
         bounded = np.array(self.bounded, dtype=bool).reshape(self.value.shape)
-        return LinearWeights(jnp.where(bounded, jnp.maximum(self.value, 0), self.value), self.bounded)
+        return LinearWeights(
+            jnp.where(bounded, jnp.maximum(self.value, 0), self.value), self.bounded
+        )
 
 
 def projected(model: Any) -> Any:
@@ -113,7 +143,9 @@ def projected(model: Any) -> Any:
 
 
 def one_sample(joints: Joints, *given: Any) -> list[Array]:
-    """The vectors of one sample as floats of one precision; a batch or a wrong joint count is refused."""
+    """The vectors of one sample as floats of one precision; a batch or a wrong joint count is
+    refused.
+    """
     vectors = [jnp.asarray(vector) for vector in given]
     for vector in vectors:
         if vector.shape != (joints.dof,):
@@ -126,13 +158,17 @@ def one_sample(joints: Joints, *given: Any) -> list[Array]:
 
 def trainable(model: Any) -> tuple[Any, Any]:
     """The weights that a fit may change, and the rest; `eqx.combine` joins them again."""
-    return eqx.partition(model, eqx.is_inexact_array, is_leaf=lambda node: isinstance(node, Normalisation))
+    return eqx.partition(
+        model, eqx.is_inexact_array, is_leaf=lambda node: isinstance(node, Normalisation)
+    )
 
 
 def in_precision(model: Any) -> Any:
     """The model with its numbers in the precision that holds here, float64 inside `jax.enable_x64`."""
     weights, rest = eqx.partition(model, eqx.is_inexact_array)
-    return eqx.combine(jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf), float), weights), rest)
+    return eqx.combine(
+        jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf), float), weights), rest
+    )
 
 
 def require_same_joints(joints: Joints, dataset: Dataset) -> None:

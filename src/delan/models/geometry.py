@@ -1,4 +1,4 @@
-"""What a chain learned, in a person's terms: axes, distances and links, and the way to and from rigid bodies."""
+"""The geometry of a learned chain: axes, distances and links, and conversion to rigid bodies."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,32 +12,40 @@ from jaxtyping import Float
 
 from ..errors import ModelError
 from ..joints import Body, Joints
-from .actuated import ActuatedModel, links_of
-from .chain import LagrangianChain, LagrangianChainSettings
-from .gauge import Matrix, Point, numpy_links, settled, with_third_column
+from .chain import (
+    LagrangianChain,
+    LagrangianChainSettings,
+    Matrix,
+    Point,
+    numpy_links,
+    settled,
+    with_third_column,
+)
+from .model import Model, as_model
 from .rigid_body import RigidBody
-from .trust import bare
 
+# Largest distance of a chain's frames from rotations for which it is read as a rigid arm.
 RIGID = 1e-2
-"""How far the frames of a chain may be from rotations, at most, for it to be read as a rigid arm."""
+# The inertia [kg m²] for a joint without rotor: a chain stores its logarithm.
 NO_ROTOR = 1e-12
-"""The inertia [kg m²] of a rotor that is not there; a chain writes it as an exponential."""
+# Axes closer than this [m] count as intersecting: the line between them has no clear direction.
 TOUCHING = 1e-4
-"""Axes nearer to each other than this [m] count as crossing: the line between them has no direction of its own."""
+# Axes whose directions differ by less than this [rad] count as parallel.
 PARALLEL = 1e-6
-"""Axes whose directions differ by less than this [rad] count as parallel."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """The axis of a joint against that of the joint it hangs on, at joint positions zero.
+    """The axis of a joint relative to that of its parent joint, at joint positions zero.
 
     Attributes:
-        parent: name of that joint; None at the base.
-        twist: angle between the axes, 0 … 180 [degrees]; distance: between the axes, at their nearest [m].
-        offset: how far along the parent's axis the common normal to this axis stands from the one before it [m];
-            None where that is free: at the base, between parallel axes, and next to a sliding joint. An arm and its
-            mirror image differ in the signs of these; only gravity along a turning first axis tells which it is.
+        parent: name of the parent joint; None at the base.
+        twist: angle between the axes, 0 … 180 [degrees].
+        distance: smallest distance between the axes [m].
+        offset: distance along the parent's axis from its previous common normal to the one with
+            this axis [m]; None where it is arbitrary: at the base, between parallel axes, and next
+            to a prismatic joint. An arm and its mirror image differ in the signs of the offsets;
+            only gravity along a revolute first axis distinguishes them.
     """
 
     joint: str
@@ -49,15 +57,15 @@ class Axis:
 
 @dataclass(frozen=True, eq=False)
 class LearnedArm:
-    """The rigid arm that a chain describes, in a frame whose z axis is the first joint's and whose x axis points to
-    the second's.
+    """The rigid arm of a chain; z is the axis of the first joint, x points to that of the second.
 
     Attributes:
-        directions, points: of the joints' axes at joint positions zero, the points on them nearest to the axis before.
-        axes: how each lies to the one before.
-        bodies: joint frames and links, masses and centres as the fit left them: not all of them can be told from data.
-        gravity: its acceleration in that frame [m/s²].
-        stretch: how far each joint's frame is from a rotation, after its free stretches are settled; 0 for rigid.
+        directions, points: of the joint axes at joint positions zero; each point is the nearest to
+            the parent's axis.
+        axes: each axis relative to its parent's.
+        bodies: joint frames and links as fitted; not all masses and centres are identifiable.
+        gravity: acceleration of gravity in the arm's frame [m/s²].
+        stretch: distance of each joint's frame from a rotation, 0 if rigid.
     """
 
     joints: Joints
@@ -71,42 +79,45 @@ class LearnedArm:
 
 
 def learned_arm(model: Any) -> LearnedArm:
-    """Read a chain, alone or under an actuator, as a rigid arm."""
-    chain = settled(_chain_of(model))
+    """Return the rigid arm of a chain, alone or under an actuator."""
+    chain = settled(chain_of(model))
     place, inertia, gravity = numpy_links(chain)
     parents, sliding = chain.tree.parents, chain.tree.sliding
-    turns = [_nearest_rotation(one[:, :3]) for one in place]
-    stretch = tuple(float(np.linalg.norm(one[:, :3] - turn)) for one, turn in zip(place, turns, strict=True))
+    turns = [_nearest_rotation(frame[:, :3]) for frame in place]
+    stretch = tuple(
+        float(np.linalg.norm(frame[:, :3] - turn)) for frame, turn in zip(place, turns, strict=True)
+    )
     frames: list[tuple[Matrix, Point]] = []
     for k, parent in enumerate(parents):
         turn, point = (np.eye(3), np.zeros(3)) if parent < 0 else frames[parent]
         frames.append((turn @ turns[k], turn @ place[k, :, 3] + point))
     directions = np.array([turn[:, 2] for turn, _ in frames])
-    points, feet = nearest_points(parents, sliding, directions, np.array([point for _, point in frames]))
+    origins = np.array([point for _, point in frames])
+    points, feet = nearest_points(parents, sliding, directions, origins)
     basis, origin = _base(parents, directions, points, feet)
     points[0] = origin
+    bodies = _bodies(chain.joints, parents, turns, place[:, :, 3], inertia)
+    for k, body in enumerate(bodies):
+        if body.parent < 0:
+            position = basis.T @ (body.position - origin)
+            bodies[k] = replace(body, position=position, rotation=basis.T @ body.rotation)
     return LearnedArm(
         joints=chain.joints,
         directions=directions @ basis,
         points=(points - origin) @ basis,
         axes=_axes(chain.joints, parents, sliding, directions, points, feet),
-        bodies=tuple(
-            replace(one, position=basis.T @ (one.position - origin), rotation=basis.T @ one.rotation)
-            if one.parent < 0
-            else one
-            for one in _bodies(chain.joints, parents, turns, place[:, :, 3], inertia)
-        ),
+        bodies=tuple(bodies),
         gravity=-basis.T @ gravity,
         armature=np.asarray(chain.armature, dtype=float),
         stretch=stretch,
     )
 
 
-def _chain_of(model: Any) -> LagrangianChain:
-    model = bare(model)
-    chain = links_of(model)
-    if not isinstance(chain, LagrangianChain):
-        raise ModelError(f"a {type(chain).__name__} has no geometry to read; fit a chain (model='chain')")
+def chain_of(model: Any) -> LagrangianChain:
+    """The chain of a model, or a chain as it is; other models have no geometry to read."""
+    chain = as_model(model).chain
+    if chain is None:
+        raise ModelError("this model is no chain and has no geometry; fit a chain (model='chain')")
     return chain
 
 
@@ -118,9 +129,10 @@ def _nearest_rotation(matrix: Matrix) -> Matrix:
 def nearest_points(
     parents: Sequence[int], sliding: Sequence[bool], directions: np.ndarray, points: np.ndarray
 ) -> tuple[np.ndarray, list[Point | None]]:
-    """A point on each axis nearest to the axis before it, and, on that axis before, the point nearest to this one.
+    """Return the ends of the common normals: on each axis, and on its parent's axis.
 
-    The latter is None where it is free. A sliding joint has a direction and no place: it takes that of its parent.
+    The latter is None where it is arbitrary. A prismatic joint has a direction but no position: it
+    takes that of its parent.
     """
     points = points.copy()
     feet: list[Point | None] = [None] * len(points)
@@ -135,18 +147,24 @@ def nearest_points(
         if sliding[parent] or np.linalg.norm(np.cross(u, v)) < PARALLEL:
             points[k] = points[k] - v * (v @ apart)
             continue
-        along = np.linalg.solve(np.array([[1, -u @ v], [u @ v, -1]]), np.array([u @ apart, v @ apart]))
+        along = np.linalg.solve(
+            np.array([[1, -u @ v], [u @ v, -1]]), np.array([u @ apart, v @ apart])
+        )
         feet[k] = points[parent] + along[0] * u
         points[k] = points[k] + along[1] * v
     return points, feet
 
 
 def _start(
-    root: int, parents: Sequence[int], sliding: Sequence[bool], directions: np.ndarray, points: np.ndarray
+    root: int,
+    parents: Sequence[int],
+    sliding: Sequence[bool],
+    directions: np.ndarray,
+    points: np.ndarray,
 ) -> Point:
-    """Where an arm begins: on its first turning axis, at the point nearest to the next one.
+    """Return the origin of an arm: on its first revolute axis, nearest to the next revolute axis.
 
-    A joint that slides there or between them has no place, and must not lend the arm one.
+    Prismatic joints before or between them have no position and must not define one.
     """
     turning: list[int] = []
     k: int | None = root
@@ -167,7 +185,7 @@ def _start(
 def _base(
     parents: Sequence[int], directions: np.ndarray, points: np.ndarray, feet: list[Point | None]
 ) -> tuple[Matrix, Point]:
-    """The frame to show the arm in, as columns, and its origin: z the first axis, x towards the second."""
+    """Return the arm's frame, as columns, and its origin: z the first axis, x to the second."""
     z, child = directions[0], next((k for k, parent in enumerate(parents) if parent == 0), None)
     if child is None:
         return with_third_column(z), points[0]
@@ -190,10 +208,10 @@ def _axes(
     points: np.ndarray,
     feet: list[Point | None],
 ) -> tuple[Axis, ...]:
-    found = []
+    axes = []
     for k, parent in enumerate(parents):
         if parent < 0:
-            found.append(Axis(joints.names[k], None, 0.0, None, None))
+            axes.append(Axis(joints.names[k], None, 0.0, None, None))
             continue
         u, v, foot = directions[parent], directions[k], feet[k]
         apart = points[k] - points[parent]
@@ -201,22 +219,25 @@ def _axes(
         placed = not (sliding[k] or sliding[parent])
         before = parents[parent]
         free = foot is None or before < 0 or sliding[before]
-        found.append(
-            Axis(
-                joint=joints.names[k],
-                parent=joints.names[parent],
-                twist=float(np.degrees(np.arctan2(np.linalg.norm(np.cross(u, v)), u @ v))),
-                distance=float(np.linalg.norm(near)) if placed else None,
-                offset=None if free or not placed else float((foot - points[parent]) @ u),
-            )
+        axis = Axis(
+            joint=joints.names[k],
+            parent=joints.names[parent],
+            twist=float(np.degrees(np.arctan2(np.linalg.norm(np.cross(u, v)), u @ v))),
+            distance=float(np.linalg.norm(near)) if placed else None,
+            offset=None if free or not placed else float((foot - points[parent]) @ u),
         )
-    return tuple(found)
+        axes.append(axis)
+    return tuple(axes)
 
 
 def _bodies(
-    joints: Joints, parents: Sequence[int], turns: Sequence[Matrix], shifts: np.ndarray, inertia: np.ndarray
+    joints: Joints,
+    parents: Sequence[int],
+    turns: Sequence[Matrix],
+    shifts: np.ndarray,
+    inertia: np.ndarray,
 ) -> list[Body]:
-    """A body for each joint, in a frame whose z axis is the joint's."""
+    """Return a body for each joint, in a frame whose z axis is the joint's."""
     bodies = []
     for k, parent in enumerate(parents):
         mass = float(inertia[k, 3, 3])
@@ -240,43 +261,52 @@ def _bodies(
 
 
 def to_rigid_body(model: Any) -> RigidBody:
-    """A chain as a rigid-body model, with its friction if it has an actuator, for tools that know masses and frames.
+    """Return a chain as a rigid-body model, with its friction if it has an actuator.
 
-    Its links are possible ones, but only some of their masses and moments are told by joint data; the torques are.
+    Its torques are those of the chain. Its links are physically consistent, but joint data
+    determine only some of their masses and moments.
     """
-    arm, model = learned_arm(model), bare(model)
+    arm = learned_arm(model)
     worst = int(np.argmax(arm.stretch))
     if arm.stretch[worst] > RIGID:
         raise ModelError(
-            f"the matrix of {arm.joints.names[worst]}'s frame is {arm.stretch[worst]:.2g} away from a rotation, where "
-            f"0 is rigid and more than {RIGID:g} is not: the torques of this chain hold all the same, but it cannot be "
-            "read as links or written as a URDF; for these, fit it to more motion"
+            f"the frame of {arm.joints.names[worst]} is {arm.stretch[worst]:.2g} away from a "
+            f"rotation, where 0 is rigid and at most {RIGID:g} is accepted: the torques of this "
+            "chain are valid, but it cannot be read as links or written as a URDF; fit it to more "
+            "motion for that"
         )
     x, y, z = arm.gravity.tolist()
-    friction = model.actuator if isinstance(model, ActuatedModel) else None
+    friction = as_model(model).friction
     if friction is not None and "armature" in friction.settings.terms:
-        raise ModelError("the actuator of this model has rotors of its own; fit the chain without the armature term")
-    return RigidBody.from_bodies(arm.bodies, gravity=(x, y, z), friction=friction, armature=arm.armature)
+        raise ModelError(
+            "the friction of this model has its own rotors; fit the chain without the armature term"
+        )
+    return RigidBody.from_bodies(
+        arm.bodies, gravity=(x, y, z), friction=friction, armature=arm.armature
+    )
 
 
 def from_rigid_body(body: RigidBody) -> LagrangianChain:
-    """The chain that gives the same torques as a rigid body without friction, exactly."""
+    """Return the chain with exactly the torques of a rigid body without friction."""
     bodies = body.bodies
-    parents = tuple(one.parent for one in bodies)
-    aligned = [with_third_column(one.axis) for one in bodies]  # z of the new frame along the joint's axis
+    parents = tuple(part.parent for part in bodies)
+    # New frames, with z along the axis of the joint.
+    aligned = [with_third_column(part.axis) for part in bodies]
     places = []
-    for one, turn in zip(bodies, aligned, strict=True):
-        before = np.eye(3) if one.parent < 0 else aligned[one.parent]
-        places.append((before.T @ one.rotation @ turn, before.T @ one.position))
+    for part, turn in zip(bodies, aligned, strict=True):
+        before = np.eye(3) if part.parent < 0 else aligned[part.parent]
+        places.append((before.T @ part.rotation @ turn, before.T @ part.position))
     base_turn, base_shift = places[0]
     for k, parent in enumerate(parents):
         if parent < 0:
             turn, shift = places[k]
             places[k] = (base_turn.T @ turn, base_turn.T @ (shift - base_shift))
     settings = LagrangianChainSettings(parents)
-    # Every number of it is replaced below: none has to be computed.
-    blank = eqx.filter_eval_shape(lambda: LagrangianChain(body.joints, settings, key=jax.random.key(0)))
-    factors = [_factor(one, turn) for one, turn in zip(bodies, aligned, strict=True)]
+    # Only the structure: all values are replaced below.
+    blank = eqx.filter_eval_shape(
+        lambda: LagrangianChain(body.joints, settings, key=jax.random.key(0))
+    )
+    factors = [_factor(part, turn) for part, turn in zip(bodies, aligned, strict=True)]
     parts = (
         np.reshape([turn for turn, _ in places[1:]], (-1, 3, 3)),
         np.reshape([shift for _, shift in places[1:]], (-1, 3)),
@@ -285,18 +315,31 @@ def from_rigid_body(body: RigidBody) -> LagrangianChain:
         -base_turn.T @ body.gravity,
     )
     return eqx.tree_at(
-        lambda one: (one.turn, one.shift, one.factor, one.log_armature, one.gravity),
+        lambda chain: (chain.turn, chain.shift, chain.factor, chain.log_armature, chain.gravity),
         blank,
         tuple(jnp.asarray(part) for part in parts),
     )
 
 
+def model_of(body: RigidBody) -> Model:
+    """The model that gives the same torques as a rigid body with its friction, exactly."""
+    friction = body.friction
+    if friction is not None:
+        friction = jax.tree.map(
+            lambda leaf: jnp.asarray(leaf) if eqx.is_array(leaf) else leaf, friction
+        )
+    return Model(from_rigid_body(body), friction)
+
+
 def _factor(body: Body, turn: Matrix) -> Float[np.ndarray, "4 4"]:
-    """A root F of the pseudo-inertia F Fᵀ of a link, in a frame turned by `turn`."""
+    """Return a root F of the pseudo-inertia F Fᵀ of a link, in a frame rotated by `turn`."""
     spread = np.trace(body.inertia) / 2 * np.eye(3) - body.inertia
     moment = body.mass * body.centre
     full = np.block(
-        [[spread + np.outer(moment, body.centre), moment[:, None]], [moment[None], np.array([[body.mass]])]]
+        [
+            [spread + np.outer(moment, body.centre), moment[:, None]],
+            [moment[None], np.array([[body.mass]])],
+        ]
     )
     values, vectors = np.linalg.eigh(full)
     turned = np.block([[turn.T, np.zeros((3, 1))], [np.zeros((1, 3)), np.eye(1)]])

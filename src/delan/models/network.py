@@ -1,4 +1,6 @@
-"""The Deep Lagrangian Network: a network for the factor of the inertia and for gravity, bound by eq. 6 of the paper."""
+"""The Deep Lagrangian Network: a network for the factor of the inertia and for gravity, bound by
+eq. 6 of the paper.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,8 +16,8 @@ from ..errors import ModelError, SettingsError
 from ..joints import Energy, Joints, TorqueComponents
 from ..mechanics import euler_lagrange
 from ..mechanics.triangle import Entries, by_row
-from .dynamics import Normalisation, one_sample
-from .perceptron import ACTIVATIONS, Activation, Affine, Perceptron
+from .dynamics import Normalisation, Promises, one_sample
+from .feed_forward import ACTIVATIONS, Activation, Affine, Perceptron
 
 Vector = Float[Array, " dof"]
 Positive = Literal["softplus", "relu"]
@@ -28,14 +30,17 @@ class LagrangianNetworkSettings:
 
     Attributes:
         width, depth: units of each hidden layer of the shared trunk, and how many there are.
-        activation: of the hidden layers; smooth ones learn the derivatives better than the paper's `relu`.
+        activation: of the hidden layers; smooth ones learn the derivatives better than the paper's
+            `relu`.
         diagonal: what makes the diagonal of the factor non-negative; the paper names both.
-        offset: b > 0 of the paper, added to the scaled diagonal, so that H is positive definite for every weight.
-        focus: how much less the network sees of a joint that needs little torque, as the power of its share of the
-            largest one. One potential and one trunk serve all joints: without it a wrist, whose torque is a thousandth
-            of a shoulder's, drowns in the shoulder's errors; 0 shows all joints alike, as in the paper.
-        gravity: `potential` learns V(q) with g = ∂V/∂q; `vector` learns g(q) directly as in the paper, which need
-            not be a gradient and has no potential energy.
+        offset: b > 0 of the paper, added to the scaled diagonal, so that H is positive definite for
+            every weight.
+        focus: how much less the network sees of a joint that needs little torque, as the power of
+            its share of the largest one. One potential and one trunk serve all joints: without it a
+            wrist, whose torque is a thousandth of a shoulder's, drowns in the shoulder's errors; 0
+            shows all joints alike, as in the paper.
+        gravity: `potential` learns V(q) with g = ∂V/∂q; `vector` learns g(q) directly as in the
+            paper, which need not be a gradient and has no potential energy.
     """
 
     width: int = 64
@@ -48,9 +53,13 @@ class LagrangianNetworkSettings:
 
     def __post_init__(self) -> None:
         if self.width < 1 or self.depth < 1:
-            raise SettingsError(f"width and depth must be at least 1, got width={self.width} and depth={self.depth}")
+            raise SettingsError(
+                f"width and depth must be at least 1, got width={self.width} and depth={self.depth}"
+            )
         if not 0 < self.offset < float("inf"):
-            raise SettingsError(f"the offset of the diagonal must be positive and finite, got {self.offset}")
+            raise SettingsError(
+                f"the offset of the diagonal must be positive and finite, got {self.offset}"
+            )
         if not 0 <= self.focus <= 1:
             raise SettingsError(f"focus is a power between 0 and 1, got {self.focus}")
         for name, known in (
@@ -59,11 +68,14 @@ class LagrangianNetworkSettings:
             ("gravity", ("potential", "vector")),
         ):
             if getattr(self, name) not in known:
-                raise SettingsError(f"unknown {name} {getattr(self, name)!r}; known: {', '.join(known)}")
+                raise SettingsError(
+                    f"unknown {name} {getattr(self, name)!r}; known: {', '.join(known)}"
+                )
 
 
 class LagrangianNetwork(eqx.Module):
-    """Inertia H(q) = chol cholᵀ and gravity of a robot from one shared trunk with three heads (eqs. 5–8 of the paper).
+    """Inertia H(q) = chol cholᵀ and gravity of a robot from one shared trunk with three heads (eqs.
+    5–8 of the paper).
 
     A turning joint enters as (cos q, sin q), a sliding one as its normalised coordinate.
     """
@@ -90,15 +102,26 @@ class LagrangianNetwork(eqx.Module):
         n = joints.dof
         turning = sum(kind != "prismatic" for kind in joints.kinds)
         trunk_key, diagonal_key, lower_key, gravity_key = jax.random.split(key, 4)
-        self.trunk = Perceptron(n + turning, settings.width, settings.depth, settings.activation, key=trunk_key)
+        self.trunk = Perceptron(
+            n + turning, settings.width, settings.depth, settings.activation, key=trunk_key
+        )
         self.diagonal = Affine(
             settings.width, n, key=diagonal_key, bias=0.5
         )  # softplus(0.5) ≈ 1: H starts near its scale
         self.lower = Affine(settings.width, n * (n - 1) // 2, key=lower_key)
-        self.gravity = Affine(settings.width, 1 if settings.gravity == "potential" else n, key=gravity_key)
+        self.gravity = Affine(
+            settings.width, 1 if settings.gravity == "potential" else n, key=gravity_key
+        )
+
+    @property
+    def promises(self) -> Promises:
+        """Which questions beyond the torque it answers."""
+        return Promises(mechanics=True, energy=self.settings.gravity == "potential")
 
     def _terms(self, q: Vector) -> tuple[Entries, Float[Array, ""]]:
-        """The factor of the inertia and the potential energy, which is zero where gravity is a vector of its own."""
+        """The factor of the inertia and the potential energy, which is zero where gravity is a
+        vector of its own.
+        """
         hidden = self.trunk(self._features(q))
         chol = self._factor(hidden)
         if self.settings.gravity == "vector":
@@ -115,13 +138,17 @@ class LagrangianNetwork(eqx.Module):
 
     def _factor(self, hidden: Float[Array, " width"]) -> Entries:
         n = self.joints.dof
-        both = jax.tree.map(lambda *heads: jnp.concatenate(heads), self.diagonal, self.lower)  # one product, not two
+        both = jax.tree.map(
+            lambda *heads: jnp.concatenate(heads), self.diagonal, self.lower
+        )  # one product, not two
         raw = both(hidden)
         diagonal = POSITIVE[self.settings.diagonal](raw[:n]) + self.settings.offset
         return by_row(self._inertia_scale()) * jnp.concatenate([diagonal, raw[n:]])
 
     def _inertia_scale(self) -> Vector:
-        """The size of each row of the factor, √(τ/q̈), so that an untrained network speaks the robot's units."""
+        """The size of each row of the factor, √(τ/q̈), so that an untrained network speaks the
+        robot's units.
+        """
         return jnp.sqrt(self.normalisation.tau_std / self.normalisation.qdd_std)
 
     def _potential_scale(self) -> Float[Array, ""]:

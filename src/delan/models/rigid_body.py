@@ -1,4 +1,4 @@
-"""The model of an arm whose links are known: recursive Newton–Euler and its kin, by Pinocchio."""
+"""The dynamics of an arm with known links, by the recursive algorithms of Pinocchio."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,36 +6,38 @@ from typing import Any
 
 import jax
 import numpy as np
-import pinocchio as pin  # pyright: ignore[reportMissingImports]  (its wheel puts it where only Python finds it)
+import pinocchio as pin  # pyright: ignore[reportMissingImports]  (its wheel hides it from pyright)
 from jaxtyping import Float
 
 from ..errors import ModelError
 from ..joints import Body, Energy, JointKind, Joints, TorqueComponents
-from .actuator import Actuator, Memory, Numbers, require_fitting
+from .dynamics import Promises
 from .dynamics import VectorResult as Vector
+from .friction import Friction, Memory, Numbers
 
 Result = Float[np.ndarray, " dof"]
 
+# Inertial parameters of a link: mass m [kg], first moments m c [kg m] and second moments [kg m²],
+# the latter two about the origin of its joint. The torque is linear in them.
 LINK_PARAMETERS = ("mass", "mx", "my", "mz", "Ixx", "Ixy", "Iyy", "Ixz", "Iyz", "Izz")
-"""What makes a link's inertia: its mass m [kg], first moments m c [kg m] and second moments [kg m²], the latter two
-about the origin of its joint. The torque is linear in them."""
+# Least mass of a link [kg]: Pinocchio stores the centre m c / m, undefined for a mass of zero.
 LIGHTEST = 1e-9
-"""The least mass [kg] that a link is given: Pinocchio keeps the centre m c / m, which a mass of zero has not."""
 
 
 class RigidBody:
-    """Keeps every promise of `DynamicsModel` from given masses, centres and inertias; gives numpy arrays.
+    """A `DynamicsModel` with known masses, centres and inertias; it returns NumPy arrays.
 
-    `armature` [kg m² or kg] is the rotor inertia that each joint adds to the diagonal of H; `friction` is optional, and
-    where a method takes `memory`, it is that of its stop operators (see `Actuator.friction`).
-    Pinocchio computes on one sample at a time, so this model is no subject of `jax.vmap`; use `rows` for many samples.
+    `armature` [kg m² or kg] is the rotor inertia that each joint adds to the diagonal of H. Where a
+    method takes `memory`, it is the state of the stop operators of `friction` (see
+    `Friction.torque`). Pinocchio computes one sample at a time and cannot be used in `jax.vmap`;
+    use `rows` for many samples.
     """
 
     def __init__(
         self,
         model: pin.Model,
         *,
-        friction: Actuator | None = None,
+        friction: Friction | None = None,
         armature: Float[np.ndarray, " dof"] | None = None,
     ):
         model = model.copy()
@@ -43,7 +45,8 @@ class RigidBody:
             model.armature = np.asarray(armature, dtype=float)
         self._model = model
         self._data = model.createData()
-        self.joints = Joints(tuple(model.names[1:]), tuple(_kind(model, i) for i in range(1, model.njoints)))
+        kinds: list[JointKind] = [_kind(model, index) for index in range(1, model.njoints)]
+        self.joints = Joints(tuple(model.names[1:]), tuple(kinds))
         self.friction = None if friction is None else self._fitting(friction)
 
     @classmethod
@@ -51,19 +54,23 @@ class RigidBody:
         cls,
         urdf: str | Path,
         *,
-        friction: Actuator | None = None,
+        friction: Friction | None = None,
         armature: Float[np.ndarray, " dof"] | None = None,
     ) -> "RigidBody":
-        """A model from a URDF file, given by its path or by its text; its base is fixed."""
+        """Build a model with a fixed base from the path or the text of a URDF file."""
         if isinstance(urdf, Path) or "<" not in urdf:
             try:
                 urdf = Path(urdf).read_text()
             except (OSError, UnicodeDecodeError) as error:
-                raise ModelError(f"{urdf}: the URDF cannot be read ({error}); give its path or its text") from None
+                raise ModelError(
+                    f"{urdf}: the URDF cannot be read ({error}); give its path or its text"
+                ) from None
         try:
             return cls(pin.buildModelFromXML(urdf), friction=friction, armature=armature)
         except ValueError as error:
-            raise ModelError(f"the URDF cannot be read: {error}; check it with `check_urdf`") from None
+            raise ModelError(
+                f"the URDF cannot be read: {error}; check it with `check_urdf`"
+            ) from None
 
     @classmethod
     def from_bodies(
@@ -71,10 +78,10 @@ class RigidBody:
         bodies: Sequence[Body],
         *,
         gravity: tuple[float, float, float],
-        friction: Actuator | None = None,
+        friction: Friction | None = None,
         armature: Float[np.ndarray, " dof"] | None = None,
     ) -> "RigidBody":
-        """A model of a tree of bodies, joints in the order of the bodies; gravity is an acceleration [m/s²]."""
+        """Build a model from a tree of bodies and the acceleration of gravity [m/s²]."""
         model = pin.Model()
         model.gravity.linear = np.array(gravity)
         # For each body: the joint that carries it, and the body's frame in that joint's frame.
@@ -87,30 +94,44 @@ class RigidBody:
                 place = place * pin.SE3(np.eye(3), body.anchor)
                 parent = model.addJoint(parent, _joint_model(body), place, body.joint)
                 place = frame = pin.SE3(np.eye(3), -body.anchor)
-            model.appendBodyToJoint(parent, pin.Inertia(body.mass, body.centre, body.inertia), place)
+            model.appendBodyToJoint(
+                parent, pin.Inertia(body.mass, body.centre, body.inertia), place
+            )
             carriers.append((parent, frame if body.joint is not None else place))
         return cls(model, friction=friction, armature=armature)
 
-    def inverse_dynamics(self, q: Vector, qd: Vector, qdd: Vector, *, memory: Memory | None = None) -> Result:
-        """The torque by recursive Newton–Euler [N m or N]."""
+    @property
+    def promises(self) -> Promises:
+        """Which questions beyond the torque it answers."""
+        memory = self.friction is not None and bool(self.friction.settings.stops)
+        return Promises(mechanics=True, energy=True, memory=memory)
+
+    def inverse_dynamics(
+        self, q: Vector, qd: Vector, qdd: Vector, *, memory: Memory | None = None
+    ) -> Result:
+        """Return the torque by recursive Newton–Euler [N m or N]."""
         qd, qdd = np.asarray(qd, dtype=float), np.asarray(qdd, dtype=float)
         conservative = pin.rnea(self._model, self._data, self._configuration(q), qd, qdd)
         return conservative + self._friction(qd, conservative, memory)
 
-    def forward_dynamics(self, q: Vector, qd: Vector, tau: Vector, *, memory: Memory | None = None) -> Result:
-        """The acceleration by the articulated-body algorithm [rad/s² or m/s²]."""
+    def forward_dynamics(
+        self, q: Vector, qd: Vector, tau: Vector, *, memory: Memory | None = None
+    ) -> Result:
+        """Return the acceleration by the articulated-body algorithm [rad/s² or m/s²]."""
         qd, tau = np.asarray(qd, dtype=float), np.asarray(tau, dtype=float)
         if self.friction is not None:
-            tau = np.asarray(Actuator.conservative(self.friction, qd, tau, memory))
+            tau = np.asarray(Friction.conservative(self.friction, qd, tau, memory))
         return pin.aba(self._model, self._data, self._configuration(q), qd, tau).copy()
 
     def mass_matrix(self, q: Vector) -> Float[np.ndarray, "dof dof"]:
-        """The inertia H(q) by the composite-rigid-body algorithm [kg m² or kg]."""
+        """Return the inertia H(q) by the composite-rigid-body algorithm [kg m² or kg]."""
         upper = np.triu(pin.crba(self._model, self._data, self._configuration(q)))
         return upper + np.triu(upper, 1).T
 
-    def components(self, q: Vector, qd: Vector, qdd: Vector, *, memory: Memory | None = None) -> TorqueComponents:
-        """The parts of the torque."""
+    def components(
+        self, q: Vector, qd: Vector, qdd: Vector, *, memory: Memory | None = None
+    ) -> TorqueComponents:
+        """Return the components of the torque [N m or N]."""
         configuration, qd = self._configuration(q), np.asarray(qd, dtype=float)
         gravity = pin.computeGeneralizedGravity(self._model, self._data, configuration).copy()
         coriolis = pin.rnea(self._model, self._data, configuration, qd, np.zeros_like(qd)) - gravity
@@ -119,16 +140,16 @@ class RigidBody:
         return TorqueComponents(inertial, coriolis, gravity, friction)
 
     def energy(self, q: Vector, qd: Vector) -> Energy:
-        """Kinetic and potential energy [J]."""
+        """Return kinetic and potential energy [J]."""
         configuration, qd = self._configuration(q), np.asarray(qd, dtype=float)
-        # Pinocchio counts rotors into its kinetic energy for some kinds of joints and not for others; H has them all.
+        # Pinocchio's kinetic energy includes rotors for some kinds of joints only; H has them all.
         kinetic = float(qd @ self.mass_matrix(q) @ qd) / 2
         return Energy(kinetic, pin.computePotentialEnergy(self._model, self._data, configuration))
 
     def power(self, q: Vector, qd: Vector, qdd: Vector) -> float:
-        """The rate of the total energy [W]: ∂V/∂q q̇ + d/dt ½ q̇ᵀ H q̇."""
+        """Return the rate of the total energy [W]: ∂V/∂q q̇ + d/dt ½ q̇ᵀ H q̇."""
         configuration, qd = self._configuration(q), np.asarray(qd, dtype=float)
-        # Ḣ = C + Cᵀ for the Coriolis matrix of Christoffel symbols, so that q̇ᵀ Ḣ q̇ / 2 = q̇ᵀ C q̇.
+        # Ḣ = C + Cᵀ for the Coriolis matrix of Christoffel symbols: q̇ᵀ Ḣ q̇ / 2 = q̇ᵀ C q̇.
         coriolis = pin.computeCoriolisMatrix(self._model, self._data, configuration, qd).copy()
         gravity = pin.computeGeneralizedGravity(self._model, self._data, configuration)
         return float(qd @ (self.mass_matrix(q) @ np.asarray(qdd) + coriolis @ qd + gravity))
@@ -141,7 +162,7 @@ class RigidBody:
         *,
         memory: Float[Numbers, "time stops motors"] | None = None,
     ) -> TorqueComponents:
-        """`components` of every row."""
+        """Return the components of the torque for every row."""
         memories = [None] * len(q) if memory is None else np.asarray(memory)
         rows = zip(q, qd, qdd, memories, strict=True)
         parts = [self.components(*row, memory=memory) for *row, memory in rows]
@@ -159,13 +180,19 @@ class RigidBody:
 
     @property
     def bodies(self) -> tuple[Body, ...]:
-        """A body for each joint, in the frame of the joint; parts welded to it are counted in."""
-        pin.computeJointJacobians(self._model, self._data, self._configuration(np.zeros(self.joints.dof)))
-        found = []
-        for index, (name, kind) in enumerate(zip(self.joints.names, self.joints.kinds, strict=True), start=1):
-            place, inertia = self._model.jointPlacements[index], self._model.inertias[index]
-            jacobian = pin.getJointJacobian(self._model, self._data, index, pin.ReferenceFrame.LOCAL)
-            column = np.reshape(jacobian, (6, -1))[:, index - 1]  # of one joint, Pinocchio gives a vector
+        """A body for each joint, in the frame of the joint; fixed parts are merged into it."""
+        pin.computeJointJacobians(
+            self._model, self._data, self._configuration(np.zeros(self.joints.dof))
+        )
+        local = pin.ReferenceFrame.LOCAL
+        bodies = []
+        for index, name in enumerate(self.joints.names, start=1):
+            kind = self.joints.kinds[index - 1]
+            place = self._model.jointPlacements[index]
+            inertia = self._model.inertias[index]
+            jacobian = pin.getJointJacobian(self._model, self._data, index, local)
+            # For an arm with a single joint Pinocchio returns a vector.
+            column = np.reshape(jacobian, (6, -1))[:, index - 1]
             body = Body(
                 parent=self._model.parents[index] - 1,
                 position=place.translation.copy(),
@@ -178,26 +205,27 @@ class RigidBody:
                 axis=column[:3] if kind == "prismatic" else column[3:],
                 anchor=np.zeros(3),
             )
-            found.append(body)
-        return tuple(found)
+            bodies.append(body)
+        return tuple(bodies)
 
     @property
     def parameters(self) -> Float[np.ndarray, "dof 10"]:
         """The inertia of each link, in the order of `LINK_PARAMETERS`."""
-        return np.stack([inertia.toDynamicParameters() for inertia in list(self._model.inertias)[1:]])
+        inertias = list(self._model.inertias)[1:]
+        return np.stack([inertia.toDynamicParameters() for inertia in inertias])
 
     def with_parameters(
         self,
         parameters: Float[np.ndarray, "dof 10"],
         *,
-        friction: Actuator | None = None,
+        friction: Friction | None = None,
         armature: Float[np.ndarray, " dof"] | None = None,
     ) -> "RigidBody":
-        """The same joints with other links, friction and rotors; None takes friction or rotors away."""
+        """Return the arm with other links, friction and rotors; None removes friction or rotors."""
         if np.shape(parameters) != (self.joints.dof, 10) or not np.isfinite(parameters).all():
             raise ModelError(
-                f"the links' parameters have shape {np.shape(parameters)}; "
-                f"expected finite numbers in shape (dof, 10) = ({self.joints.dof}, 10), as `parameters` gives them"
+                f"the link parameters have shape {np.shape(parameters)}; expected finite numbers "
+                f"in shape (dof, 10) = ({self.joints.dof}, 10), as in `RigidBody.parameters`"
             )
         model = self._model.copy()
         for index, link in enumerate(parameters, start=1):
@@ -207,31 +235,41 @@ class RigidBody:
         return RigidBody(model, friction=friction, armature=rotors)
 
     def regressor_rows(
-        self, q: Float[np.ndarray, "time dof"], qd: Float[np.ndarray, "time dof"], qdd: Float[np.ndarray, "time dof"]
+        self,
+        q: Float[np.ndarray, "time dof"],
+        qd: Float[np.ndarray, "time dof"],
+        qdd: Float[np.ndarray, "time dof"],
     ) -> Float[np.ndarray, "time dof parameters"]:
-        """Y of every row: Y(q, q̇, q̈) times the flat `parameters` is the torque without friction and rotors."""
+        """Return Y of every row: Y times the flat `parameters` is the torque of the links."""
         rows = np.empty((len(q), self.joints.dof, 10 * self.joints.dof))
-        for row, place, speed, push in zip(rows, q, qd, qdd, strict=True):
-            row[:] = pin.computeJointTorqueRegressor(self._model, self._data, self._configuration(place), speed, push)
+        for row, position, velocity, acceleration in zip(rows, q, qd, qdd, strict=True):
+            row[:] = pin.computeJointTorqueRegressor(
+                self._model, self._data, self._configuration(position), velocity, acceleration
+            )
         return rows
 
     def _friction(self, qd: Result, load: Result, memory: Memory | None) -> Result:
         if self.friction is None:
             return np.zeros_like(qd)
-        # By the class: equinox takes longer to bind a method than numpy to compute the torque.
-        return np.asarray(Actuator.friction(self.friction, qd, load, memory))
+        # Called on the class: equinox binds a method more slowly than NumPy computes the torque.
+        return np.asarray(Friction.torque(self.friction, qd, load, memory))
 
-    def _fitting(self, friction: Actuator) -> Actuator:
-        """The friction in numpy arrays, if it is of these joints and nothing but friction."""
-        require_fitting(friction, self.joints)
+    def _fitting(self, friction: Friction) -> Friction:
+        """Check that the friction fits the joints and return it with NumPy arrays."""
+        if friction.joints.dof != self.joints.dof:
+            raise ModelError(
+                f"the friction has {friction.joints.dof} joints and the arm {self.joints.dof}; "
+                "make it for the joints of the arm"
+            )
         if "armature" in friction.settings.terms:
             raise ModelError(
-                "the friction of a rigid body has no armature term; give the rotors of its joints as `armature`"
+                "the friction of a rigid body cannot have an armature term; "
+                "give the rotor inertias of the joints as `armature`"
             )
         return jax.tree.map(np.asarray, friction)
 
     def _configuration(self, q: Vector) -> np.ndarray:
-        """Pinocchio's coordinates: a joint without end stops enters as (cos q, sin q)."""
+        """Return Pinocchio's coordinates, (cos q, sin q) for a continuous joint."""
         q = np.asarray(q, dtype=float)
         if self._model.nq == self._model.nv:
             return q
@@ -247,7 +285,9 @@ class RigidBody:
 
 def _joint_model(body: Body) -> Any:
     axis = np.asarray(body.axis)
-    return pin.JointModelPrismaticUnaligned(axis) if body.kind == "prismatic" else pin.JointModelRevoluteUnaligned(axis)
+    if body.kind == "prismatic":
+        return pin.JointModelPrismaticUnaligned(axis)
+    return pin.JointModelRevoluteUnaligned(axis)
 
 
 def _kind(model: pin.Model, index: int) -> JointKind:
@@ -255,7 +295,8 @@ def _kind(model: pin.Model, index: int) -> JointKind:
     name = joint.shortname()
     if joint.nv != 1 or not name.startswith(("JointModelR", "JointModelP")):
         raise ModelError(
-            f"joint {model.names[index]} is a {name}; only revolute, continuous and prismatic joints are known"
+            f"joint {model.names[index]} is a {name}; "
+            "only revolute, continuous and prismatic joints are supported"
         )
     if joint.nq == 2:
         return "continuous"

@@ -1,43 +1,58 @@
-"""The Barrett WAM, with all 7 joints or with the wrist locked, in two published sets of inertial numbers.
+"""The Barrett WAM with 7 joints, or with 4 and a locked wrist, in two sets of inertial parameters.
 
-The frames are those of the joints (proximal). `WAM7` and `WAM4` carry Barrett's specification: the simulated robots.
-`WAM7_ANALYTIC` and `WAM4_ANALYTIC` carry a second published set that disagrees with it in places, as an engineer's
-model of a robot does with the robot.
+Frames are proximal: each link is described in the frame of the joint that moves it. `WAM7` and
+`WAM4` have the parameters of Barrett's specification and are the simulated robots. `WAM7_ANALYTIC`
+and `WAM4_ANALYTIC` have those of a public simulation of the same arm, which disagree in places, as
+an engineer's model usually disagrees with the robot.
 """
 
 from math import pi
 
-from .description import Arm, Link, Triple
+from .description import Arm, Link, Moments, Triple
 
-Inertial = tuple[float, Triple, tuple[float, float, float, float, float, float]]
-"""Mass [kg], centre of mass [m], inertia about it: xx yy zz xy xz yz [kg m²]."""
+# Mass [kg], centre of mass [m], inertia about it as xx yy zz xy xz yz [kg m²].
+Inertial = tuple[float, Triple, Moments]
 
 # fmt: off
+# Barrett's specification of the arm.
 SPECIFICATION: tuple[Inertial, ...] = (
-    (10.7677, (-0.00443422, -0.00066489, -0.12189), (0.13488, 0.0904633, 0.113284, -0.000125, 0.00213, -0.000686)),
-    (3.87494, (-0.00236983, -0.0154211, 0.0310561), (0.0214096, 0.0155891, 0.0137787, -2.46e-05, 0.000272, 0.00182)),
-    (1.80228, (0.00674142, 3.309e-05, 0.342492), (0.0591108, 0.0592704, 0.0032455, 7.38e-06, 0.0025, 1.77e-05)),
-    (2.40017, (-0.0400149, -0.132717, -0.00022942), (0.0149167, 0.00294463, 0.0148292, 0.00151, 1.74e-05, 2.11e-05)),
-    (0.12376, (8.921e-05, 0.00435824, -0.00511217), (5.029e-05, 6.27e-05, 7.582e-05, -5e-08, -2e-07, 3.59e-06)),
-    (0.417974, (-0.00012262, -0.0246834, -0.0170319), (0.00055516, 0.00045358, 0.00024367, 7.4e-07, 6.1e-07, 4.59e-05)),
-    (0.0686475, (-7.974e-05, 0.00016313, 0.0567645), (3.773e-05, 3.806e-05, 7.408e-05, -1.9e-07, 0.0, 0.0)),
+    (10.7677, (-0.00443422, -0.00066489, -0.12189),
+     (0.13488, 0.0904633, 0.113284, -0.000125, 0.00213, -0.000686)),
+    (3.87494, (-0.00236983, -0.0154211, 0.0310561),
+     (0.0214096, 0.0155891, 0.0137787, -2.46e-05, 0.000272, 0.00182)),
+    (1.80228, (0.00674142, 3.309e-05, 0.342492),
+     (0.0591108, 0.0592704, 0.0032455, 7.38e-06, 0.0025, 1.77e-05)),
+    (2.40017, (-0.0400149, -0.132717, -0.00022942),
+     (0.0149167, 0.00294463, 0.0148292, 0.00151, 1.74e-05, 2.11e-05)),
+    (0.12376, (8.921e-05, 0.00435824, -0.00511217),
+     (5.029e-05, 6.27e-05, 7.582e-05, -5e-08, -2e-07, 3.59e-06)),
+    (0.417974, (-0.00012262, -0.0246834, -0.0170319),
+     (0.00055516, 0.00045358, 0.00024367, 7.4e-07, 6.1e-07, 4.59e-05)),
+    (0.0686475, (-7.974e-05, 0.00016313, 0.0567645),
+     (3.773e-05, 3.806e-05, 7.408e-05, -1.9e-07, 0.0, 0.0)),
 )
-"""Barrett's specification of the arm."""
 
+# A public simulation of the same arm: other centres and moments from the first link on.
 SECOND_SET: tuple[Inertial, ...] = (
-    (10.7677, (-0.00443422, -0.00066489, -0.12189), (0.507399, 0.462982, 0.113284, 0.000125, -0.00213, 0.000686)),
-    (3.87494, (-0.00236983, -0.0154211, 0.0310561), (0.0214096, 0.0155891, 0.0137787, 2.46e-05, -0.000272, -0.00182)),
-    (1.80228, (-0.0382586, 3.309e-05, 0.297492), (0.0627604, 0.0665697, 0.00689512, -7.38e-06, -0.00615, -1.77e-05)),
-    (2.40017, (0.00498512, -0.132717, -0.00022942), (0.0149167, 0.00780497, 0.0196896, -0.00151, -1.74e-05, -2.11e-05)),
-    (0.12376, (8.921e-05, 0.00435824, -0.305112), (0.0111887, 0.0112011, 7.582e-05, 5e-08, 2e-07, -3.59e-06)),
+    (10.7677, (-0.00443422, -0.00066489, -0.12189),
+     (0.507399, 0.462982, 0.113284, 0.000125, -0.00213, 0.000686)),
+    (3.87494, (-0.00236983, -0.0154211, 0.0310561),
+     (0.0214096, 0.0155891, 0.0137787, 2.46e-05, -0.000272, -0.00182)),
+    (1.80228, (-0.0382586, 3.309e-05, 0.297492),
+     (0.0627604, 0.0665697, 0.00689512, -7.38e-06, -0.00615, -1.77e-05)),
+    (2.40017, (0.00498512, -0.132717, -0.00022942),
+     (0.0149167, 0.00780497, 0.0196896, -0.00151, -1.74e-05, -2.11e-05)),
+    (0.12376, (8.921e-05, 0.00435824, -0.305112),
+     (0.0111887, 0.0112011, 7.582e-05, 5e-08, 2e-07, -3.59e-06)),
     (0.417974, (-0.00012262, -0.0246834, -0.0170319),
      (0.00055516, 0.00045358, 0.00024367, -7.4e-07, -6.1e-07, -4.59e-05)),
-    (0.0686475, (-7.974e-05, -0.00323552, 0.0598369), (3.773e-05, 7.408e-05, 3.806e-05, 0.0, -1.9e-07, 0.0)),
+    (0.0686475, (-7.974e-05, -0.00323552, 0.0598369),
+     (3.773e-05, 7.408e-05, 3.806e-05, 0.0, -1.9e-07, 0.0)),
 )
-"""The numbers of a public simulation of the same arm: other centres and moments from link 1 on."""
 
 _JOINTS: tuple[tuple[str, Triple, float, tuple[float, float], float, float, float], ...] = (
-    # name, place in the frame before [m], roll [rad], range [rad], speed [rad/s], torque [N m], radius to draw [m]
+    # name, origin in the previous frame [m], roll [rad], range [rad], speed [rad/s],
+    # torque [N m], drawn radius [m]
     ("base_yaw", (0.0, 0.0, 0.346), 0.0, (-2.6, 2.6), 6.0, 150.0, 0.09),
     ("shoulder_pitch", (0.0, 0.0, 0.0), -pi / 2, (-2.0, 2.0), 6.0, 125.0, 0.09),
     ("shoulder_yaw", (0.0, 0.0, 0.0), pi / 2, (-2.8, 2.8), 8.0, 40.0, 0.06),
@@ -48,14 +63,16 @@ _JOINTS: tuple[tuple[str, Triple, float, tuple[float, float], float, float, floa
 )
 # fmt: on
 
+# Inertia of each drive, reflected to its joint [kg m²].
 DRIVE_INERTIA = (0.20517, 0.18884, 0.06691, 0.03462, 0.00323, 0.00323, 0.00032)
-"""Inertia of each drive, reflected to its joint [kg m²]."""
 
 
 def _arm(name: str, inertials: tuple[Inertial, ...]) -> Arm:
-    links = tuple(
-        Link(
-            name=joint,
+    links = []
+    for joint, (mass, centre, inertia) in zip(_JOINTS, inertials, strict=True):
+        joint_name, xyz, roll, position, velocity, torque, radius = joint
+        link = Link(
+            name=joint_name,
             xyz=xyz,
             rpy=(roll, 0.0, 0.0),
             axis=(0.0, 0.0, 1.0),
@@ -67,11 +84,8 @@ def _arm(name: str, inertials: tuple[Inertial, ...]) -> Arm:
             torque=torque,
             radius=radius,
         )
-        for (joint, xyz, roll, position, velocity, torque, radius), (mass, centre, inertia) in zip(
-            _JOINTS, inertials, strict=True
-        )
-    )
-    return Arm(name, links, tool=(0.0, 0.0, 0.0609))
+        links.append(link)
+    return Arm(name, tuple(links), tool=(0.0, 0.0, 0.0609))
 
 
 WAM7 = _arm("wam7", SPECIFICATION)

@@ -1,17 +1,17 @@
-"""An arm whose motors pull its links by cables: elastic, with friction at both ends, seen through motor encoders.
+"""An arm with elastic cable drives, friction on both sides of the cables and motor encoders.
 
-It stands in for a physical cable-driven arm. No rigid-body model is true of it, not even with friction added.
+It stands in for a physical cable-driven arm: no rigid-body model describes it exactly, not even
+with friction added.
 """
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
 
 from ..errors import SettingsError
 from ..joints import JointState
-from ..mechanics.friction import stribeck
+from ..mechanics.friction_curves import stribeck
 from .barrett_wam import DRIVE_INERTIA
 from .description import Arm
 from .mujoco_robot import MujocoRobot
@@ -20,21 +20,22 @@ from .robot import Vector, physics_steps, safe_torque
 
 @dataclass(frozen=True)
 class CableSettings:
-    """The drives, one number a joint, reflected to the joint; the defaults are those of a Barrett WAM's 7 joints.
+    """Drive parameters per joint, reflected to the joint; the defaults describe a 7-joint WAM.
 
-    Inertias and encoder steps are published; stiffness and friction are of the size reported for such arms.
+    Inertias and encoder resolutions are published; stiffness and friction have the size reported
+    for such arms.
 
     Attributes:
         inertia: of motor and pulleys [kg m²].
-        stiffness: of the cable when slack [N m/rad].
-        stiffening: stretch at which the cable pulls twice as hard as a straight spring would [rad].
+        stiffness: of the slack cable [N m/rad].
+        stiffening: stretch at which the stiffness has doubled [rad].
         damping: of the cable [N m s/rad].
         coulomb, static: dry friction in motion and at rest, motor and link together [N m].
-        viscous: friction that grows with speed, motor and link together [N m s/rad].
+        viscous: friction proportional to speed, motor and link together [N m s/rad].
         stribeck_speed: speed over which friction falls from static to Coulomb [rad/s].
-        motor_share: the part of all friction that sits at the motor, before the cable.
-        encoder_step: what the motor encoder can tell apart, at the joint [rad].
-        velocity_cutoff: of the filter that makes velocities from encoder differences [Hz].
+        motor_share: fraction of the friction on the motor side of the cable.
+        encoder_step: resolution of the motor encoder at the joint [rad].
+        velocity_cutoff: of the low-pass filter over encoder differences [Hz].
         delay: control periods before a torque takes effect.
     """
 
@@ -47,25 +48,34 @@ class CableSettings:
     viscous: tuple[float, ...] = (0.6, 0.6, 0.25, 0.15, 0.02, 0.02, 0.003)
     stribeck_speed: float = 0.08
     motor_share: float = 0.7
-    encoder_step: tuple[float, ...] = (3.65e-5, 5.43e-5, 5.43e-5, 8.52e-5, 1.58e-4, 1.58e-4, 1.03e-4)
+    # fmt: off
+    encoder_step: tuple[float, ...] = (
+        3.65e-5, 5.43e-5, 5.43e-5, 8.52e-5, 1.58e-4, 1.58e-4, 1.03e-4,
+    )
+    # fmt: on
     velocity_cutoff: float = 30.0
     delay: int = 1
 
     def __post_init__(self) -> None:
         for name in ("inertia", "stiffness", "stiffening", "encoder_step"):
-            if not all(0 < value < float("inf") for value in getattr(self, name)):
-                raise SettingsError(f"{name} must be positive for every joint, got {getattr(self, name)}")
+            values = getattr(self, name)
+            if not all(0 < value < float("inf") for value in values):
+                raise SettingsError(f"{name} must be positive for every joint, got {values}")
         if not (
-            0 <= self.motor_share <= 1 and self.delay >= 0 and self.velocity_cutoff > 0 and self.stribeck_speed > 0
+            0 <= self.motor_share <= 1
+            and self.delay >= 0
+            and self.velocity_cutoff > 0
+            and self.stribeck_speed > 0
         ):
             raise SettingsError(
-                "need 0 ≤ motor_share ≤ 1, delay ≥ 0, velocity_cutoff > 0 and stribeck_speed > 0, got "
-                f"{self.motor_share}, {self.delay}, {self.velocity_cutoff} and {self.stribeck_speed}"
+                "need 0 ≤ motor_share ≤ 1, delay ≥ 0, velocity_cutoff > 0 and stribeck_speed > 0, "
+                f"got {self.motor_share}, {self.delay}, {self.velocity_cutoff} and "
+                f"{self.stribeck_speed}"
             )
 
 
 class _Drive(NamedTuple):
-    """The settings as arrays for the joints that the arm has."""
+    """The settings as arrays, cut to the joints of the arm."""
 
     inertia: Vector
     stiffness: Vector
@@ -77,68 +87,91 @@ class _Drive(NamedTuple):
     encoder_step: Vector
 
 
+def _drive(settings: CableSettings, arm: Arm) -> _Drive:
+    dof = arm.joints.dof
+    columns = []
+    for name in _Drive._fields:
+        values = getattr(settings, name)
+        if len(values) < dof:
+            raise SettingsError(f"{name} has {len(values)} entries; {arm.name} has {dof} joints")
+        columns.append(np.array(values[:dof]))
+    return _Drive(*columns)
+
+
 class CableDrivenRobot:
-    """The arm's links in MuJoCo, its motors beside them, cables between; the state it tells is that of the encoders."""
+    """An arm whose links move in MuJoCo, pulled by motors over cables; encoders give its state."""
 
     def __init__(
-        self, arm: Arm, settings: CableSettings | None = None, *, dt: float = 2e-3, physics_dt: float = 2.5e-4
+        self,
+        arm: Arm,
+        settings: CableSettings | None = None,
+        *,
+        dt: float = 2e-3,
+        physics_dt: float = 2.5e-4,
     ):
-        settings = settings or CableSettings()
-        n = arm.joints.dof
-        short = [name for name in _Drive._fields if len(getattr(settings, name)) < n]
-        if short:
-            raise SettingsError(f"{short[0]} has {len(getattr(settings, short[0]))} entries; {arm.name} has {n} joints")
-        self.settings = settings
-        self._drive = _Drive(*(np.array(getattr(settings, name)[:n]) for name in _Drive._fields))
-        self._steps, self._physics_dt = physics_steps(dt, physics_dt), physics_dt
+        self.settings = settings or CableSettings()
+        self.joints = arm.joints
+        self.limits = arm.limits
+        self.dt = dt
+        self._drive = _drive(self.settings, arm)
+        self._steps = physics_steps(dt, physics_dt)
+        self._physics_dt = physics_dt
         self._links = MujocoRobot.of(arm, dt=physics_dt, physics_dt=physics_dt)
-        self._links.model.opt.integrator = 0  # semi-implicit Euler: the cable's pull is constant over a step
-        self._links.model.dof_damping[:] = (1 - settings.motor_share) * self._drive.viscous
-        self.joints, self.limits, self.dt = arm.joints, arm.limits, dt
+        # Semi-implicit Euler suffices: the cable's pull is constant over a step.
+        self._links.model.opt.integrator = 0
+        self._links.model.dof_damping[:] = (1 - self.settings.motor_share) * self._drive.viscous
         self.reset()
 
     def reset(self, q: Vector | None = None, qd: Vector | None = None) -> JointState:
         link = self._links.reset(q, qd)
-        self._theta, self._omega = link.q.copy(), link.qd.copy()
-        self._waiting = [np.zeros(self.joints.dof)] * self.settings.delay
-        self._seen, self._speed, self._periods = self._encoder(), link.qd.copy(), 0
-        return JointState(0.0, self._seen, self._speed)
+        self._theta = link.q.copy()
+        self._omega = link.qd.copy()
+        self._pending = [np.zeros(self.joints.dof)] * self.settings.delay
+        self._measured_q = self._encoder()
+        self._measured_qd = link.qd.copy()
+        self._periods = 0
+        return JointState(0.0, self._measured_q, self._measured_qd)
 
     def step(self, tau: Vector) -> JointState:
-        self._waiting.append(safe_torque(tau, self.limits, self.joints))
-        tau = self._waiting.pop(0)
+        self._pending.append(safe_torque(tau, self.limits, self.joints))
+        delayed = self._pending.pop(0)
         for _ in range(self._steps):
-            self._advance(tau)
-        before, self._seen = self._seen, self._encoder()
-        pass_through = 1 - np.exp(-2 * np.pi * self.settings.velocity_cutoff * self.dt)
-        self._speed = self._speed + pass_through * ((self._seen - before) / self.dt - self._speed)
+            self._advance(delayed)
+        previous = self._measured_q
+        self._measured_q = self._encoder()
+        # Exact discretisation of a first-order low-pass filter.
+        gain = 1 - np.exp(-2 * np.pi * self.settings.velocity_cutoff * self.dt)
+        difference = (self._measured_q - previous) / self.dt
+        self._measured_qd = self._measured_qd + gain * (difference - self._measured_qd)
         self._periods += 1
-        return JointState(self._periods * self.dt, self._seen, self._speed)
+        return JointState(self._periods * self.dt, self._measured_q, self._measured_qd)
 
     @property
     def link_state(self) -> JointState:
-        """Where the links really are, which no encoder tells."""
-        data = self._links.data
-        return JointState(float(data.time), data.qpos.copy(), data.qvel.copy())
+        """The true state of the links, which no encoder measures."""
+        return self._links.state()
 
     def _advance(self, tau: Vector) -> None:
-        """One physics step: cable, then motor, then links."""
-        drive, dt, link = self._drive, self._physics_dt, self._links.data
+        """Advance cables, motors and links by one physics step."""
+        drive = self._drive
+        dt = self._physics_dt
+        link = self._links.data
         stretch = self._theta - link.qpos
         pull = drive.stiffness * stretch * (1 + np.abs(stretch) / drive.stiffening)
         pull = pull + drive.damping * (self._omega - link.qvel)
         share = self.settings.motor_share
-        dry = self._dry(self._omega)
-        # Implicit in friction: it can stop the motor within a step, never turn it round.
+        dry = self._dry_friction(self._omega)
+        # Implicit in friction, which can stop the motor within a step but never reverse it.
         free = self._omega + dt * (tau - pull) / drive.inertia
         slowed = np.sign(free) * np.maximum(np.abs(free) - dt * share * dry / drive.inertia, 0)
         self._omega = slowed / (1 + dt * share * drive.viscous / drive.inertia)
         self._theta = self._theta + dt * self._omega
-        self._links.model.dof_frictionloss[:] = (1 - share) * self._dry(link.qvel)
+        self._links.model.dof_frictionloss[:] = (1 - share) * self._dry_friction(link.qvel)
         self._links.push(pull)
 
-    def _dry(self, speed: Vector) -> Float[np.ndarray, " dof"]:
-        return stribeck(speed, self._drive.coulomb, self._drive.static, self.settings.stribeck_speed)
+    def _dry_friction(self, speed: Vector) -> Vector:
+        drive = self._drive
+        return stribeck(speed, drive.coulomb, drive.static, self.settings.stribeck_speed)
 
     def _encoder(self) -> Vector:
         return np.round(self._theta / self._drive.encoder_step) * self._drive.encoder_step

@@ -1,8 +1,8 @@
-"""An arm as a table of numbers, from which the files of every engine are written."""
+"""An arm as a table of numbers, from which URDF and MJCF files are written."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from xml.etree import ElementTree
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import numpy as np
 import scipy
@@ -12,23 +12,27 @@ from ..joints import JointKind, JointLimits, Joints
 
 Triple = tuple[float, float, float]
 Moments = tuple[float, float, float, float, float, float]
+
+GRAVITY_ACCELERATION = 9.81  # along −z [m/s²]
+# Order of `Moments`, as attributes of a URDF and as rows and columns of the inertia matrix.
 MOMENTS = ("ixx", "iyy", "izz", "ixy", "ixz", "iyz")
-GRAVITY_ACCELERATION = 9.81
-"""Along −z [m/s²]."""
+MOMENT_PLACES = ((0, 1, 2, 0, 0, 1), (0, 1, 2, 1, 2, 2))
 
 
 @dataclass(frozen=True)
 class Link:
-    """A joint and the link behind it; lengths in the frame of the joint.
+    """A joint and the link it moves; lengths are in the frame of the joint.
 
     Attributes:
-        name: of the joint; kind, axis: how it moves.
-        xyz, rpy: where the joint sits in the frame of the joint before it [m], [rad].
-        mass: of the link [kg]; centre: of its mass [m].
+        name: of the joint.
+        xyz, rpy: pose of the joint in the frame of the previous joint [m], [rad].
+        axis, kind: how the joint moves.
+        mass: of the link [kg].
+        centre: centre of mass [m].
         inertia: about that centre: xx yy zz xy xz yz [kg m²].
-        position: lowest and highest joint position [rad or m].
+        position: lower and upper joint limit [rad or m].
         velocity, torque: largest joint speed [rad/s or m/s] and torque [N m or N].
-        radius: how thick the link is drawn [m].
+        radius: of the capsule that is drawn for the link [m].
     """
 
     name: str
@@ -55,31 +59,36 @@ class Arm:
 
     @property
     def joints(self) -> Joints:
-        return Joints(tuple(link.name for link in self.links), tuple(link.kind for link in self.links))
+        names = tuple(link.name for link in self.links)
+        return Joints(names, tuple(link.kind for link in self.links))
 
     @property
     def limits(self) -> JointLimits:
+        lower, upper = np.array([link.position for link in self.links]).T
         return JointLimits(
-            lower=np.array([link.position[0] for link in self.links]),
-            upper=np.array([link.position[1] for link in self.links]),
+            lower=lower,
+            upper=upper,
             velocity=np.array([link.velocity for link in self.links]),
             torque=np.array([link.torque for link in self.links]),
         )
 
     def locked(self, count: int, *, name: str) -> "Arm":
-        """The arm with all joints but the first `count` locked at zero, their links welded to the last free one."""
+        """Return the arm with all joints but the first `count` locked at zero."""
         if not 1 <= count <= len(self.links):
-            raise SettingsError(f"can keep 1 to {len(self.links)} joints of {self.name}, got {count}")
-        links, tool = list(self.links), np.array(self.tool)
+            raise SettingsError(
+                f"{self.name} can have 1 to {len(self.links)} free joints, got {count}"
+            )
+        links = list(self.links)
+        tool = np.array(self.tool)
         while len(links) > count:
             last = links.pop()
-            tool = np.array(last.xyz) + _turn(last) @ tool
+            tool = np.array(last.xyz) + _rotation(last) @ tool
             links[-1] = _welded(links[-1], last)
-        return Arm(name, tuple(links), (float(tool[0]), float(tool[1]), float(tool[2])))
+        return Arm(name, tuple(links), triple(tool))
 
     def with_payload(self, mass: float) -> "Arm":
-        """The arm with a point mass [kg] at its tool."""
-        point = Link(
+        """Return the arm with a point mass [kg] at its tool."""
+        payload = Link(
             name="payload",
             xyz=self.tool,
             rpy=(0.0, 0.0, 0.0),
@@ -91,103 +100,150 @@ class Arm:
             velocity=0.0,
             torque=0.0,
         )
-        return replace(self, links=(*self.links[:-1], _welded(self.links[-1], point)))
+        return replace(self, links=(*self.links[:-1], _welded(self.links[-1], payload)))
 
     def urdf(self, *, for_bullet: bool = False) -> str:
-        """The arm as URDF text.
+        """Return the arm as URDF text.
 
-        PyBullet turns inertias to their principal axes with a coarse tolerance and complains of a base without mass;
-        `for_bullet` spares it both. The arm is the same.
+        PyBullet rotates inertias to their principal axes with a coarse tolerance and warns about a
+        base without mass; `for_bullet` avoids both and describes the same arm.
         """
-        return tree_urdf(self.name, self.links, range(-1, len(self.links) - 1), for_bullet=for_bullet)
+        parents = range(-1, len(self.links) - 1)
+        return tree_urdf(self.name, self.links, parents, for_bullet=for_bullet)
 
     def mjcf(self) -> str:
-        """The arm as MJCF text, for MuJoCo: torque motors, joint stops, and capsules for a person to see."""
-        root = ElementTree.Element("mujoco", model=self.name)
-        ElementTree.SubElement(
-            root, "compiler", angle="radian", eulerseq="XYZ", autolimits="true", balanceinertia="false"
-        )
-        gravity = f"0 0 {-GRAVITY_ACCELERATION!r}"
-        option = ElementTree.SubElement(root, "option", gravity=gravity, integrator="RK4", timestep="0.001")
-        ElementTree.SubElement(option, "flag", contact="disable")
-        visual = ElementTree.SubElement(root, "visual")
-        ElementTree.SubElement(visual, "quality", shadowsize="0", offsamples="0")
-        body = ElementTree.SubElement(root, "worldbody")
-        ElementTree.SubElement(body, "light", pos="1 -1 3", dir="-0.3 0.3 -1")
-        _capsule(body, (0.0, 0.0, 0.0), self.links[0].xyz, self.links[0].radius)
-        actuator = ElementTree.SubElement(root, "actuator")
+        """Return the arm as MJCF text with torque motors, joint stops and capsules to look at."""
+        root = _mjcf_scene(self.name)
+        body = SubElement(root, "worldbody")
+        SubElement(body, "light", pos="1 -1 3", dir="-0.3 0.3 -1")
+        _capsule(body, self.links[0].xyz, self.links[0].radius)
+        actuator = SubElement(root, "actuator")
         ends = [*(link.xyz for link in self.links[1:]), self.tool]
         for link, end in zip(self.links, ends, strict=True):
-            body = ElementTree.SubElement(
-                body, "body", name=f"{link.name}_link", pos=_numbers(link.xyz), euler=_numbers(link.rpy)
-            )
-            moments = _numbers(link.inertia)
-            ElementTree.SubElement(
-                body, "inertial", pos=_numbers(link.centre), mass=repr(link.mass), fullinertia=moments
-            )
-            kind = "slide" if link.kind == "prismatic" else "hinge"
-            joint = ElementTree.SubElement(body, "joint", name=link.name, type=kind, axis=_numbers(link.axis))
-            if link.kind != "continuous":
-                joint.set("range", _numbers(link.position))
-                joint.set("solreflimit", "0.003 1")  # stops as hard as the step allows
-            _capsule(body, (0.0, 0.0, 0.0), end, link.radius)
+            body = _mjcf_body(body, link)
+            _capsule(body, end, link.radius)
             limits = _numbers((-link.torque, link.torque))
-            ElementTree.SubElement(actuator, "motor", name=link.name, joint=link.name, ctrlrange=limits)
-        ElementTree.SubElement(body, "site", name="tool", pos=_numbers(self.tool), size="0.01")
-        ElementTree.indent(root)
-        return ElementTree.tostring(root, encoding="unicode")
+            SubElement(actuator, "motor", name=link.name, joint=link.name, ctrlrange=limits)
+        SubElement(body, "site", name="tool", pos=_numbers(self.tool), size="0.01")
+        return _text(root)
 
 
-def tree_urdf(name: str, links: Sequence[Link], parents: Sequence[int], *, for_bullet: bool = False) -> str:
-    """Joints and links as URDF text; `parents` names, by index, the one that each hangs on, −1 for the base.
+def _mjcf_scene(name: str) -> Element:
+    """Return the root of an MJCF file with everything but the arm."""
+    root = Element("mujoco", model=name)
+    compiler = {
+        "angle": "radian",
+        "eulerseq": "XYZ",
+        "autolimits": "true",
+        "balanceinertia": "false",
+    }
+    SubElement(root, "compiler", compiler)
+    gravity = f"0 0 {-GRAVITY_ACCELERATION!r}"
+    option = SubElement(root, "option", gravity=gravity, integrator="RK4", timestep="0.001")
+    SubElement(option, "flag", contact="disable")
+    visual = SubElement(root, "visual")
+    SubElement(visual, "quality", shadowsize="0", offsamples="0")
+    return root
 
-    The limits of a joint are left out if one is not finite; a prismatic joint must have them, a continuous one has none
-    of its position.
+
+def _mjcf_body(parent: Element, link: Link) -> Element:
+    pose = {"pos": _numbers(link.xyz), "euler": _numbers(link.rpy)}
+    body = SubElement(parent, "body", {"name": f"{link.name}_link", **pose})
+    inertial = {
+        "pos": _numbers(link.centre),
+        "mass": repr(link.mass),
+        "fullinertia": _numbers(link.inertia),
+    }
+    SubElement(body, "inertial", inertial)
+    kind = "slide" if link.kind == "prismatic" else "hinge"
+    joint = SubElement(body, "joint", name=link.name, type=kind, axis=_numbers(link.axis))
+    if link.kind != "continuous":
+        joint.set("range", _numbers(link.position))
+        joint.set("solreflimit", "0.003 1")  # stops as stiff as the time step allows
+    return body
+
+
+def _capsule(body: Element, end: Triple, radius: float) -> None:
+    """Draw a link from its joint to `end`, without mass or contact; a sphere if both coincide."""
+    origin = (0.0, 0.0, 0.0)
+    shape = {"type": "sphere"}
+    if end != origin:
+        shape = {"type": "capsule", "fromto": _numbers((*origin, *end))}
+    appearance = {
+        "size": repr(radius),
+        "contype": "0",
+        "conaffinity": "0",
+        "density": "0",
+        "rgba": "0.75 0.78 0.82 1",
+    }
+    SubElement(body, "geom", {**shape, **appearance})
+
+
+def tree_urdf(
+    name: str, links: Sequence[Link], parents: Sequence[int], *, for_bullet: bool = False
+) -> str:
+    """Return joints and links as URDF text.
+
+    `parents` holds the index of the link that each joint is attached to, −1 for the base. The
+    limits of a joint are omitted unless all are finite. A prismatic joint must have them; a
+    continuous joint has no position limits.
     """
-    robot = ElementTree.Element("robot", name=name)
-    base = ElementTree.SubElement(robot, "link", name="base")
+    robot = Element("robot", name=name)
+    base = SubElement(robot, "link", name="base")
     if for_bullet:
-        _urdf_inertial(base, 1.0, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0, 0.0, 0.0, 0.0), principal=False)
+        _urdf_inertial(base, 1.0, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0, 0.0, 0.0, 0.0))
     for link, parent in zip(links, parents, strict=True):
         child = f"{link.name}_link"
-        body = ElementTree.SubElement(robot, "link", name=child)
-        _urdf_inertial(body, link.mass, link.centre, link.inertia, principal=for_bullet)
-        joint = ElementTree.SubElement(robot, "joint", name=link.name, type=link.kind)
-        ElementTree.SubElement(joint, "parent", link=f"{links[parent].name}_link" if parent >= 0 else "base")
-        ElementTree.SubElement(joint, "child", link=child)
-        ElementTree.SubElement(joint, "origin", xyz=_numbers(link.xyz), rpy=_numbers(link.rpy))
-        ElementTree.SubElement(joint, "axis", xyz=_numbers(link.axis))
-        position = {} if link.kind == "continuous" else dict(zip(("lower", "upper"), link.position, strict=True))
-        limits = position | {"velocity": link.velocity, "effort": link.torque}
+        body = SubElement(robot, "link", name=child)
+        if for_bullet:
+            _urdf_principal_inertial(body, link)
+        else:
+            _urdf_inertial(body, link.mass, link.centre, link.inertia)
+        joint = SubElement(robot, "joint", name=link.name, type=link.kind)
+        parent_link = f"{links[parent].name}_link" if parent >= 0 else "base"
+        SubElement(joint, "parent", link=parent_link)
+        SubElement(joint, "child", link=child)
+        SubElement(joint, "origin", xyz=_numbers(link.xyz), rpy=_numbers(link.rpy))
+        SubElement(joint, "axis", xyz=_numbers(link.axis))
+        limits = {}
+        if link.kind != "continuous":
+            limits = {"lower": link.position[0], "upper": link.position[1]}
+        limits |= {"velocity": link.velocity, "effort": link.torque}
         if np.isfinite(list(limits.values())).all():
-            ElementTree.SubElement(joint, "limit", {name: repr(value) for name, value in limits.items()})
-    ElementTree.indent(robot)
-    return ElementTree.tostring(robot, encoding="unicode")
+            SubElement(joint, "limit", {name: repr(value) for name, value in limits.items()})
+    return _text(robot)
 
 
 def _urdf_inertial(
-    body: ElementTree.Element, mass: float, centre: Triple, inertia: Moments, *, principal: bool
+    body: Element, mass: float, centre: Triple, inertia: Moments, rpy: Triple = (0.0, 0.0, 0.0)
 ) -> None:
-    turn = (0.0, 0.0, 0.0)
-    if principal:
-        moments, axes = np.linalg.eigh(_matrix(inertia))
-        axes = axes * np.sign(np.linalg.det(axes))
-        angles = scipy.spatial.transform.Rotation.from_matrix(axes).as_euler("xyz")
-        turn = (float(angles[0]), float(angles[1]), float(angles[2]))
-        inertia = (float(moments[0]), float(moments[1]), float(moments[2]), 0.0, 0.0, 0.0)
-    inertial = ElementTree.SubElement(body, "inertial")
-    ElementTree.SubElement(inertial, "origin", xyz=_numbers(centre), rpy=_numbers(turn))
-    ElementTree.SubElement(inertial, "mass", value=repr(mass))
-    named = {name: repr(value) for name, value in zip(MOMENTS, inertia, strict=True)}
-    ElementTree.SubElement(inertial, "inertia", named)
+    inertial = SubElement(body, "inertial")
+    SubElement(inertial, "origin", xyz=_numbers(centre), rpy=_numbers(rpy))
+    SubElement(inertial, "mass", value=repr(mass))
+    values = map(repr, inertia)
+    SubElement(inertial, "inertia", dict(zip(MOMENTS, values, strict=True)))
 
 
-def _turn(link: Link) -> np.ndarray:
-    """The frame of the joint in that of the joint before it: about fixed x, then y, then z.
+def _urdf_principal_inertial(body: Element, link: Link) -> None:
+    moments, axes = np.linalg.eigh(_inertia_matrix(link.inertia))
+    axes = axes * np.sign(np.linalg.det(axes))
+    rpy = triple(scipy.spatial.transform.Rotation.from_matrix(axes).as_euler("xyz"))
+    _urdf_inertial(body, link.mass, link.centre, (*triple(moments), 0.0, 0.0, 0.0), rpy)
 
-    By hand, as the arms are made whenever they are imported, and a page that opens should not wait for SciPy.
+
+def _text(root: Element) -> str:
+    indent(root)
+    return tostring(root, encoding="unicode")
+
+
+def _rotation(link: Link) -> np.ndarray:
+    """Return the orientation of a joint in the previous frame: about fixed x, then y, then z.
+
+    Written out because the arms are built on import, and the page should open without loading
+    SciPy's rotations.
     """
-    (cx, cy, cz), (sx, sy, sz) = np.cos(link.rpy), np.sin(link.rpy)
+    cx, cy, cz = np.cos(link.rpy)
+    sx, sy, sz = np.sin(link.rpy)
     return np.array(
         [
             [cy * cz, sx * sy * cz - cx * sz, cx * sy * cz + sx * sz],
@@ -198,35 +254,44 @@ def _turn(link: Link) -> np.ndarray:
 
 
 def _welded(link: Link, child: Link) -> Link:
-    """The link with its child, at joint position zero, as one body: masses, centres and moments added up."""
-    turn, place = _turn(child), np.array(child.xyz)
+    """Return the link and its child, at joint position zero, as a single rigid body."""
+    turn = _rotation(child)
     parts = [
-        (link.mass, np.array(link.centre), _matrix(link.inertia)),
-        (child.mass, place + turn @ child.centre, turn @ _matrix(child.inertia) @ turn.T),
+        (link.mass, np.array(link.centre), _inertia_matrix(link.inertia)),
+        (
+            child.mass,
+            np.array(child.xyz) + turn @ child.centre,
+            turn @ _inertia_matrix(child.inertia) @ turn.T,
+        ),
     ]
-    mass = sum(part[0] for part in parts)
-    centre = sum(part[0] * part[1] for part in parts) / mass
+    mass = sum(part_mass for part_mass, _, _ in parts)
+    centre = sum(part_mass * part_centre for part_mass, part_centre, _ in parts) / mass
     total = np.zeros((3, 3))
     for part_mass, part_centre, inertia in parts:
-        away = part_centre - centre
-        total += inertia + part_mass * (away @ away * np.eye(3) - np.outer(away, away))  # parallel axes
-    at = (0, 1, 2, 0, 0, 1), (0, 1, 2, 1, 2, 2)
-    xx, yy, zz, xy, xz, yz = total[at].tolist()
-    x, y, z = np.asarray(centre).tolist()
-    return replace(link, mass=float(mass), centre=(x, y, z), inertia=(xx, yy, zz, xy, xz, yz))
+        offset = part_centre - centre
+        # The parallel-axis theorem.
+        total += inertia + part_mass * (offset @ offset * np.eye(3) - np.outer(offset, offset))
+    return replace(
+        link, mass=float(mass), centre=triple(np.asarray(centre)), inertia=moments_of(total)
+    )
 
 
-def _matrix(inertia: Moments) -> np.ndarray:
+def _inertia_matrix(inertia: Moments) -> np.ndarray:
     xx, yy, zz, xy, xz, yz = inertia
     return np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
 
 
-def _capsule(body: ElementTree.Element, start: Triple, end: Triple, radius: float) -> None:
-    """Something to see, without mass or contact; a ball where the next joint sits in the same place."""
-    shape = {"type": "capsule", "fromto": _numbers((*start, *end))} if start != end else {"type": "sphere"}
-    looks = {"size": repr(radius), "contype": "0", "conaffinity": "0", "density": "0", "rgba": "0.75 0.78 0.82 1"}
-    ElementTree.SubElement(body, "geom", {**shape, **looks})
+def moments_of(inertia: np.ndarray) -> Moments:
+    """Return the six moments of a 3 × 3 inertia matrix."""
+    xx, yy, zz, xy, xz, yz = inertia[MOMENT_PLACES].tolist()
+    return xx, yy, zz, xy, xz, yz
+
+
+def triple(vector: np.ndarray) -> Triple:
+    """Return the three components of a vector as Python numbers."""
+    x, y, z = vector.tolist()
+    return x, y, z
 
 
 def _numbers(values: tuple[float, ...]) -> str:
-    return " ".join(repr(value) for value in values)
+    return " ".join(map(repr, values))

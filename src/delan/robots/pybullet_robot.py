@@ -1,6 +1,7 @@
-"""A robot in PyBullet, the engine of the paper; needs the extra `pybullet`."""
+"""A robot in PyBullet, the simulator of the paper; needs the extra `pybullet`."""
 
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,67 +20,87 @@ pybullet: Any = _pybullet
 
 
 class PybulletRobot:
-    """An arm simulated by PyBullet, each robot in a world of its own, without damping, friction or noise."""
+    """An arm simulated by PyBullet in its own world, without damping, friction or noise."""
 
     def __init__(self, arm: Arm, *, dt: float = 2e-3, physics_dt: float = 1e-4):
         if pybullet is None:
             raise RobotError(f"PyBullet is not installed; {installing('pybullet')}")
         self._steps = physics_steps(dt, physics_dt)
-        self.joints, self.limits, self.dt = arm.joints, arm.limits, dt
+        self.joints = arm.joints
+        self.limits = arm.limits
+        self.dt = dt
         self._time = 0.0
         self._world = pybullet.connect(pybullet.DIRECT)
+        self._indices = list(range(arm.joints.dof))
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"{arm.name}.urdf"
             path.write_text(arm.urdf(for_bullet=True))
-            flags = pybullet.URDF_USE_INERTIA_FROM_FILE
-            self._body = pybullet.loadURDF(str(path), useFixedBase=True, flags=flags, physicsClientId=self._world)
-        self._all = list(range(arm.joints.dof))
+            self._body = pybullet.loadURDF(
+                str(path),
+                useFixedBase=True,
+                flags=pybullet.URDF_USE_INERTIA_FROM_FILE,
+                physicsClientId=self._world,
+            )
         pybullet.setGravity(0, 0, -GRAVITY_ACCELERATION, physicsClientId=self._world)
         pybullet.setTimeStep(physics_dt, physicsClientId=self._world)
-        for joint in self._all:
-            quiet = {"linearDamping": 0, "angularDamping": 0, "jointDamping": 0}
-            speed = {"maxJointVelocity": 1e6}
-            pybullet.changeDynamics(self._body, joint, **quiet, **speed, physicsClientId=self._world)
+        for joint in self._indices:
+            pybullet.changeDynamics(
+                self._body,
+                joint,
+                linearDamping=0,
+                angularDamping=0,
+                jointDamping=0,
+                maxJointVelocity=1e6,  # the default of 100 rad/s would clip fast wrists
+                physicsClientId=self._world,
+            )
+        self._set_motors = partial(
+            pybullet.setJointMotorControlArray,
+            self._body,
+            self._indices,
+            physicsClientId=self._world,
+        )
         self._release_motors()
 
     def reset(self, q: Vector | None = None, qd: Vector | None = None) -> JointState:
-        home = np.clip(np.zeros(self.joints.dof), self.limits.lower, self.limits.upper)
-        self._place(home if q is None else q, np.zeros(self.joints.dof) if qd is None else qd)
+        still = np.zeros(self.joints.dof)
+        if q is None:
+            q = np.clip(still, self.limits.lower, self.limits.upper)
+        if qd is None:
+            qd = still
+        for joint, position, velocity in zip(self._indices, q, qd, strict=True):
+            pybullet.resetJointState(
+                self._body, joint, float(position), float(velocity), physicsClientId=self._world
+            )
         self._release_motors()
         self._time = 0.0
         return self._state()
 
     def step(self, tau: Vector) -> JointState:
-        tau = safe_torque(tau, self.limits, self.joints)
+        forces = safe_torque(tau, self.limits, self.joints).tolist()
         for _ in range(self._steps):
-            mode = pybullet.TORQUE_CONTROL
-            pybullet.setJointMotorControlArray(
-                self._body, self._all, mode, forces=tau.tolist(), physicsClientId=self._world
-            )
+            # PyBullet clears applied torques after every physics step.
+            self._set_motors(pybullet.TORQUE_CONTROL, forces=forces)
             pybullet.stepSimulation(physicsClientId=self._world)
         self._time += self.dt
         return self._state()
 
     def inverse_dynamics(self, q: Vector, qd: Vector, qdd: Vector) -> Vector:
-        """The torque that PyBullet's own inverse dynamics gives: an independent truth for models of the same arm."""
-        motion = (np.asarray(part, dtype=float).tolist() for part in (q, qd, qdd))
-        return np.array(pybullet.calculateInverseDynamics(self._body, *motion, physicsClientId=self._world))
+        """Return the torque by PyBullet's own inverse dynamics, as an independent reference."""
+        motion = np.array([q, qd, qdd], dtype=float).tolist()
+        return np.array(
+            pybullet.calculateInverseDynamics(self._body, *motion, physicsClientId=self._world)
+        )
 
     def close(self) -> None:
-        """Let the world go."""
+        """Disconnect from the world of this robot; the worlds of other robots stay."""
         if pybullet.isConnected(self._world):
             pybullet.disconnect(self._world)
 
-    def _place(self, q: Vector, qd: Vector) -> None:
-        for joint, place, speed in zip(self._all, q, qd, strict=True):
-            pybullet.resetJointState(self._body, joint, float(place), float(speed), physicsClientId=self._world)
-
     def _release_motors(self) -> None:
-        """PyBullet holds every joint by a velocity motor until told not to."""
-        none = [0.0] * len(self._all)
-        mode = pybullet.VELOCITY_CONTROL
-        pybullet.setJointMotorControlArray(self._body, self._all, mode, forces=none, physicsClientId=self._world)
+        # PyBullet holds every joint by a velocity motor unless its force is set to zero.
+        self._set_motors(pybullet.VELOCITY_CONTROL, forces=[0.0] * self.joints.dof)
 
     def _state(self) -> JointState:
-        states = pybullet.getJointStates(self._body, self._all, physicsClientId=self._world)
-        return JointState(self._time, np.array([s[0] for s in states]), np.array([s[1] for s in states]))
+        states = pybullet.getJointStates(self._body, self._indices, physicsClientId=self._world)
+        q, qd, *_ = zip(*states, strict=True)
+        return JointState(self._time, np.array(q), np.array(qd))

@@ -1,4 +1,4 @@
-"""The arm as it is and as it should be, and the path of its pen, drawn and wanted, in a 3D scene."""
+"""The 3D scene: the arm, a ghost at its desired position, and the drawn and desired tool paths."""
 
 import time
 from typing import Any
@@ -6,64 +6,93 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from ..robots.mujoco_robot import Mannequin
+from ..robots.mujoco_robot import VisualModel
 from .sources import Source
 
 Points = Float[np.ndarray, "points 3"]
-Place = tuple[float, float, float]
+Position = tuple[float, float, float]
+Colour = tuple[int, int, int]
 
-WANTED, DRAWN, RIVAL, STEEL, GHOST = (172, 182, 193), (11, 110, 153), (217, 116, 43), (120, 132, 146), (11, 110, 153)
-"""Colours: the wanted path; the drawn path of our model and of its rival; the arm; the arm where it should be."""
-TRAIL_SECONDS, WANTED_SECONDS, TRAIL_RATE = 5.0, 2.0, 30.0
-"""How much of the drawn path, and of the wanted one, is kept [s], and their points a second."""
+DESIRED: Colour = (172, 182, 193)
+DRAWN: Colour = (11, 110, 153)
+RIVAL: Colour = (217, 116, 43)
+STEEL: Colour = (120, 132, 146)
+FLOOR: Colour = (228, 231, 235)
+METRE: Colour = (196, 200, 206)
 GHOST_OPACITY = 0.22
+
+# How much of each path is drawn [s], and the points of a path per second.
+TRAIL_SECONDS = 5.0
+DESIRED_SECONDS = 2.0
+TRAIL_RATE = 30.0
+# Time between two updates of a path [s]: the browser rebuilds its geometry each time, which is
+# slow without a graphics card.
 LINE_PERIOD = 0.2
-"""Time between two updates of a path [s]: each builds its geometry anew in the browser, which may be slow at it."""
-PEN = {"two_link": {"wanted": (0.0, -0.04, 0.0), "drawn": (0.0, -0.045, 0.0)}}
-"""Where paths lie beside the tool [m]: in front of an arm that moves in a plane, lest it hide them."""
+# Offsets of the paths from the tool [m]: in front of a planar arm, which would hide them.
+PATH_OFFSETS = {"two_link": {"desired": (0.0, -0.04, 0.0), "drawn": (0.0, -0.045, 0.0)}}
+# Distance between two arms side by side [m]: by arm, and of all others.
+SPACINGS = {"two_link": 0.85}
+SPACING = 1.4
+ORIGIN: Position = (0.0, 0.0, 0.0)
 
 
 class ArmScene:
     """One arm with its ghost and its paths."""
 
-    def __init__(self, server: Any, name: str, source: Source, *, place: Place = (0.0, 0.0, 0.0), drawn: Any = DRAWN):
-        self._source, self._mannequin, self._drawn = source, Mannequin.of(source.arm), np.array(drawn)
-        self._root, self._server = f"/{name}", server
-        server.scene.add_frame(self._root, show_axes=False, position=place)
-        looks = self._mannequin.looks()
-        self._parts = {"arm": self._frames(looks, "arm", STEEL, None), "ghost": self._frames(looks, "ghost", GHOST, 1)}
-        pen = PEN.get(source.arm.name, {})
-        self._lines = {
-            name: self._line(name, colour, width, pen.get(name, (0.0, 0.0, 0.0)))
-            for name, colour, width in (("wanted", WANTED, 6.0), ("drawn", drawn, 3.0))
-        }
-        self._nib = np.array(pen.get("drawn", (0.0, 0.0, 0.0)))
-        self._tip = server.scene.add_icosphere(f"{self._root}/tip", radius=0.012, color=tuple(drawn))
-        self._trail = np.zeros((0, 7))  # time, wanted, drawn
-        self._seen, self._lines_due = -np.inf, 0.0
+    def __init__(
+        self,
+        server: Any,
+        name: str,
+        source: Source,
+        *,
+        origin: Position = ORIGIN,
+        drawn: Colour = DRAWN,
+    ):
+        self._server = server
+        self._source = source
+        self._visual = VisualModel.of(source.arm)
+        self._colour = np.array(drawn)
+        self._root = f"/{name}"
+        server.scene.add_frame(self._root, show_axes=False, position=origin)
+        self._arm = self._add_arm("arm", STEEL, opacity=None)
+        self._ghost = self._add_arm("ghost", DRAWN, opacity=GHOST_OPACITY)
+        offsets = PATH_OFFSETS.get(source.arm.name, {"desired": ORIGIN, "drawn": ORIGIN})
+        self._desired_line = self._add_line("wanted", DESIRED, 6.0, offsets["desired"])
+        self._drawn_line = self._add_line("drawn", drawn, 3.0, offsets["drawn"])
+        self._tip_offset = np.array(offsets["drawn"])
+        self._tip = server.scene.add_icosphere(f"{self._root}/tip", radius=0.012, color=drawn)
+        self._trail = np.zeros((0, 7))  # time, desired tool position, drawn tool position
+        self._trail_end = -np.inf
+        self._lines_due = 0.0
 
-    def _frames(self, looks: list, kind: str, colour: Any, ghost: int | None) -> dict[int, Any]:
-        scene, frames = self._server.scene, {}
-        for number, look in enumerate(looks):
-            frame = f"{self._root}/{kind}/{look.body}"
-            if look.body not in frames:
-                frames[look.body] = scene.add_frame(frame, show_axes=False)
+    def _add_arm(self, kind: str, colour: Colour, opacity: float | None) -> dict[int, Any]:
+        """Add the meshes of the arm and return the frame of each body."""
+        scene = self._server.scene
+        frames: dict[int, Any] = {}
+        for number, mesh in enumerate(self._visual.meshes()):
+            frame = f"{self._root}/{kind}/{mesh.body}"
+            if mesh.body not in frames:
+                frames[mesh.body] = scene.add_frame(frame, show_axes=False)
             scene.add_mesh_simple(
                 f"{frame}/{number}",
-                look.vertices.astype(np.float32),
-                look.faces.astype(np.uint32),
+                mesh.vertices.astype(np.float32),
+                mesh.faces.astype(np.uint32),
                 color=colour,
-                opacity=GHOST_OPACITY if ghost else None,
-                cast_shadow=not ghost,
+                opacity=opacity,
+                cast_shadow=opacity is None,
                 receive_shadow=False,
             )
         return frames
 
-    def _line(self, name: str, colour: Any, width: float, place: Place) -> Any:
-        nothing, path = np.zeros((1, 2, 3), dtype=np.float32), f"{self._root}/{name}"
-        colours = np.full((1, 2, 3), colour, dtype=np.uint8)
+    def _add_line(self, name: str, colour: Colour, width: float, offset: Position) -> Any:
         return self._server.scene.add_line_segments(
-            path, nothing, colours, thickness=width, thickness_units="screen", position=place, visible=False
+            f"{self._root}/{name}",
+            np.zeros((1, 2, 3), dtype=np.float32),
+            np.full((1, 2, 3), colour, dtype=np.uint8),
+            thickness=width,
+            thickness_units="screen",
+            position=offset,
+            visible=False,
         )
 
     def update(self) -> None:
@@ -71,47 +100,99 @@ class ArmScene:
         columns = self._source.recent(TRAIL_SECONDS)
         if len(columns["t"]) == 0:
             return
-        q, q_des = columns["q"][-1], columns["q_des"][-1]
+        q = columns["q"][-1]
+        q_des = columns["q_des"][-1]
         if not (np.isfinite(q).all() and np.isfinite(q_des).all()):
             return
-        self._pose("arm", q)
-        self._pose("ghost", q_des)
-        self._tip.position = self._mannequin.at(q).tool + self._nib
+        self._pose(self._arm, q)
+        self._pose(self._ghost, q_des)
+        self._tip.position = self._visual.at(q).tool + self._tip_offset
         t = columns["t"][:, 0]
-        self._extend(t, columns["q_des"], columns["q"])
-        if time.monotonic() < self._lines_due:
-            return
-        self._lines_due = time.monotonic() + LINE_PERIOD
-        ahead = self._mannequin.tool_path(self._source.ahead())
-        past = self._trail[self._trail[:, 0] > t[-1] - WANTED_SECONDS, 1:4]
-        wanted = np.vstack([past, ahead])
-        self._put("wanted", wanted, np.full((len(wanted), 3), WANTED, dtype=np.uint8))
-        age = 0.85 * np.clip((t[-1] - self._trail[:, :1]) / TRAIL_SECONDS, 0.0, 1.0) ** 2
-        self._put("drawn", self._trail[:, 4:], (self._drawn * (1 - age) + 255 * age).astype(np.uint8))
+        self._extend_trail(t, columns["q_des"], columns["q"])
+        if time.monotonic() >= self._lines_due:
+            self._lines_due = time.monotonic() + LINE_PERIOD
+            self._draw_lines(float(t[-1]))
 
-    def _pose(self, kind: str, q: Any) -> None:
-        poses = self._mannequin.at(q)
-        for body, frame in self._parts[kind].items():
-            frame.position, frame.wxyz = poses.origins[body], poses.quaternions[body]
+    def _pose(self, frames: dict[int, Any], q: Any) -> None:
+        poses = self._visual.at(q)
+        for body, frame in frames.items():
+            frame.position = poses.origins[body]
+            frame.wxyz = poses.quaternions[body]
 
-    def _extend(self, t: Any, q_des: Any, q: Any) -> None:
-        """Add what is new to the trail; after a jump in time, begin it anew."""
-        if t[-1] < self._seen or t[0] > self._seen + 1.0:
-            self._trail, self._seen = self._trail[:0], -np.inf
-        step = max(1, round(1 / (TRAIL_RATE * self._source.dt)))
-        new = np.flatnonzero(t > self._seen + (step - 0.5) * self._source.dt)[::step]
+    def _extend_trail(self, t: Any, q_des: Any, q: Any) -> None:
+        """Add the new rows to the trail; after a jump in time, start a new one."""
+        if t[-1] < self._trail_end or t[0] > self._trail_end + 1.0:
+            self._trail = self._trail[:0]
+            self._trail_end = -np.inf
+        dt = self._source.dt
+        step = max(1, round(1 / (TRAIL_RATE * dt)))
+        new = np.flatnonzero(t > self._trail_end + (step - 0.5) * dt)[::step]
         new = new[np.isfinite(q[new]).all(axis=1)]
         if len(new):
-            wanted, drawn = self._mannequin.tool_path(q_des[new]), self._mannequin.tool_path(q[new])
-            self._trail = np.vstack([self._trail, np.column_stack([t[new], wanted, drawn])])
-            self._seen = t[new[-1]]
+            desired = self._visual.tool_path(q_des[new])
+            drawn = self._visual.tool_path(q[new])
+            self._trail = np.vstack([self._trail, np.column_stack([t[new], desired, drawn])])
+            self._trail_end = t[new[-1]]
         self._trail = self._trail[self._trail[:, 0] > t[-1] - TRAIL_SECONDS]
 
-    def _put(self, name: str, path: Points, colours: Any) -> None:
-        """A path as segments, each end of its own colour."""
-        line = self._lines[name]
+    def _draw_lines(self, now: float) -> None:
+        past = self._trail[self._trail[:, 0] > now - DESIRED_SECONDS, 1:4]
+        desired = np.vstack([past, self._visual.tool_path(self._source.ahead())])
+        self._put(self._desired_line, desired, np.full((len(desired), 3), DESIRED, dtype=np.uint8))
+        # The drawn path fades to white with its age.
+        age = np.clip((now - self._trail[:, :1]) / TRAIL_SECONDS, 0.0, 1.0)
+        fade = 0.85 * age**2
+        colours = self._colour * (1 - fade) + 255 * fade
+        self._put(self._drawn_line, self._trail[:, 4:], colours.astype(np.uint8))
+
+    def _put(self, line: Any, path: Points, colours: Any) -> None:
+        """Draw a path as line segments with a colour at each end."""
         if len(path) > 1:
             with self._server.atomic():
                 line.points = np.stack([path[:-1], path[1:]], axis=1).astype(np.float32)
                 line.colors = np.stack([colours[:-1], colours[1:]], axis=1)
         line.visible = len(path) > 1
+
+
+def prepare_scene(server: Any, arm: str, *, arms: int) -> None:
+    """Set up light, floor and camera for one arm or two."""
+    scene = server.scene
+    scene.set_up_direction("+z")
+    # Reflections and shadows take seconds to draw without a graphics card.
+    scene.configure_environment_map(None)
+    scene.configure_default_lights(cast_shadow=False)
+    scene.add_light_ambient("/light", intensity=2.4)
+    # The camera looks at the middle between the arms, from further away if there are two.
+    middle = SPACINGS.get(arm, SPACING) / 2 * (arms - 1)
+    camera = server.initial_camera
+    if arm == "two_link":
+        camera.position = (0.28 + middle, -1.15 - 0.5 * (arms - 1), 0.1)
+        camera.look_at = (0.28 + middle, 0.0, -0.12)
+        _add_floor(scene, 4.0, height=-0.55)
+    else:
+        camera.position = (1.7 + middle, -2.0 - 0.8 * (arms - 1), 1.3)
+        camera.look_at = (middle, 0.0, 0.55)
+        _add_floor(scene, 6.0, height=0.0)
+
+
+def _add_floor(scene: Any, width: float, *, height: float) -> None:
+    """Draw lines every half metre, darker ones every metre.
+
+    Not viser's own grid: it shades every pixel, which takes a fifth of the drawing time without a
+    graphics card, and its shader has to be compiled before the page can be used.
+    """
+    places = np.arange(-width / 2, width / 2 + 0.25, 0.5)
+    edge = np.full_like(places, width / 2)
+    level = np.zeros_like(places)
+    along_x = [[-edge, places, level], [edge, places, level]]
+    along_y = [[places, -edge, level], [places, edge, level]]
+    lines = np.concatenate([along_x, along_y], axis=2).transpose(2, 0, 1)
+    shades = np.where((places % 1 == 0)[:, None], METRE, FLOOR)
+    scene.add_line_segments(
+        "/floor",
+        lines.astype(np.float32),
+        np.tile(shades[:, None], (2, 2, 1)).astype(np.uint8),
+        thickness=1.5,
+        thickness_units="screen",
+        position=(0.0, 0.0, height),
+    )

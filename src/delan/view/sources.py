@@ -1,4 +1,4 @@
-"""What can be watched: a run that goes on, or a recording; both as rows of numbers up to a moment called now."""
+"""What a page can show: a run in another process, or a recording, both as rows up to a moment."""
 
 from bisect import bisect_right
 from collections.abc import Mapping
@@ -8,27 +8,26 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float
 
-from ..data.recording_file import read_rows
 from ..errors import DataError
 from ..joints import Joints
-from ..realtime.addresses import Address, WatchError
-from ..realtime.live import Audience
-from ..robots.arms import ARMS, arm_named
+from ..logs.recording_file import read_rows
+from ..online.broadcast import AHEAD_SECONDS, Address, Audience, WatchError
+from ..robots import ARMS, arm_named
 from ..robots.description import Arm
 
 Columns = Mapping[str, Float[np.ndarray, "time _"]]
 
-KEPT_SECONDS = 30.0
-"""How much of the past is at hand of a run that goes on [s]."""
-AHEAD = 2.4
-"""How far ahead the wanted motion of a recording is shown [s]."""
-COLUMNS = ("q_des", "qdd_des", "qd_des", "tau_ff", "qd", "model")
-"""What a recording must hold beside t, q and tau to be replayed."""
+# Rows of a run in memory [s]: the curves show 12 s, the check of the learner looks further.
+HISTORY_SECONDS = 30.0
+# The desired path of a recording is drawn in every tenth row.
+AHEAD_STEP = 10
+# Columns that a recording needs beside t, q and tau, which every recording has.
+REQUIRED_COLUMNS = ("q_des", "qdd_des", "qd_des", "tau_ff", "qd", "model")
 
 
 @runtime_checkable
 class Source(Protocol):
-    """Somebody moves; this is what is known of it."""
+    """An arm in motion and the rows that are known of it."""
 
     @property
     def arm(self) -> Arm: ...
@@ -37,29 +36,30 @@ class Source(Protocol):
     def dt(self) -> float: ...
 
     def recent(self, seconds: float) -> Columns:
-        """The rows of the last seconds up to now."""
+        """Return the rows of the last seconds."""
         ...
 
     def ahead(self) -> Float[np.ndarray, "points dof"]:
-        """The wanted joint positions from now on."""
+        """Return the desired joint positions from now on."""
         ...
 
 
 class LiveSource:
-    """A run that goes on in another process."""
+    """A run in another process."""
 
     def __init__(self, address: Address):
         self.audience = Audience(address)
-        self.arm, self.dt = arm_named(address.robot), address.dt
+        self.arm = arm_named(address.robot)
+        self.dt = address.dt
         self._rows = np.zeros((0, self.audience.layout.width))
         self._ahead = np.zeros((0, address.dof))
-        self._most = round(KEPT_SECONDS / address.dt)
+        self._most_rows = round(HISTORY_SECONDS / address.dt)
 
     def poll(self) -> int:
-        """Take in what happened; gives the number of new rows."""
+        """Read the new rows of the run and return their number."""
         fresh = self.audience.rows()
         if len(fresh):
-            self._rows = np.concatenate([self._rows, fresh])[-self._most :]
+            self._rows = np.concatenate([self._rows, fresh])[-self._most_rows :]
         ahead = self.audience.ahead()
         if ahead is not None:
             self._ahead = ahead
@@ -79,48 +79,61 @@ class LiveSource:
 
 
 class ReplaySource:
-    """A recording, of which now is any moment.
+    """A recording with a movable present.
 
     Attributes:
-        now: seconds since its beginning; length: of all of it [s].
-        model: the file of the model beside it, if there is one.
+        now: the moment that is shown, counted from the first row [s].
+        length: the duration of the recording [s].
+        model: the model file in the same folder, or None.
     """
 
     def __init__(self, path: Path):
         rows = read_rows(path)
-        missing = [name for name in COLUMNS if name not in rows.columns]
-        if missing:
-            raise DataError(str(path), "is missing: only a recording of `delan online` can be shown", column=missing[0])
-        self.path, self.columns, self.dt = path, rows.columns, rows.dt
-        self.arm = arm_of(rows.joints, rows.header.get("provenance", {}).get("robot"))
-        self._times = (self.columns["t"][:, 0] - self.columns["t"][0, 0]).tolist()
-        self.length, self.now = float(self._times[-1]), 0.0
-        beside = path.with_name("model.delan")
-        self.model = beside if beside.exists() else None
+        for name in REQUIRED_COLUMNS:
+            if name not in rows.columns:
+                raise DataError(
+                    str(path),
+                    "is missing; only a recording of `delan online` can be shown",
+                    column=name,
+                )
+        self.columns = rows.columns
+        self.dt = rows.dt
+        self.arm = recorded_arm(rows.joints, rows.header.get("provenance", {}).get("robot"))
+        t = self.columns["t"][:, 0]
+        self._times = (t - t[0]).tolist()
+        self.length = float(self._times[-1])
+        self.now = 0.0
+        self.model: Path | None = path.with_name("model.delan")
+        if not self.model.exists():
+            self.model = None
 
     def recent(self, seconds: float) -> Columns:
-        first, end = bisect_right(self._times, self.now - seconds), self._place()
+        first = bisect_right(self._times, self.now - seconds)
+        end = self._rows_until_now()
         return {name: column[first:end] for name, column in self.columns.items()}
 
     def ahead(self) -> Float[np.ndarray, "points dof"]:
-        """Of the same motion alone, as nobody drew what comes after it."""
-        end = self._place()
-        piece = self.columns["trajectory"][:, 0]
-        last = min(len(piece), end + round(AHEAD / self.dt))
-        other = np.flatnonzero(piece[end - 1 : last] != piece[end - 1])
-        return self.columns["q_des"][end - 1 : end - 1 + other[0] if len(other) else last : 10]
+        """Return the desired positions up to the end of the current trajectory at most."""
+        now = self._rows_until_now() - 1
+        trajectory = self.columns["trajectory"][:, 0]
+        end = min(len(trajectory), now + 1 + round(AHEAD_SECONDS / self.dt))
+        others = np.flatnonzero(trajectory[now:end] != trajectory[now])
+        if len(others):
+            end = now + int(others[0])
+        return self.columns["q_des"][now:end:AHEAD_STEP]
 
-    def _place(self) -> int:
+    def _rows_until_now(self) -> int:
         return max(1, bisect_right(self._times, self.now))
 
 
-def arm_of(joints: Joints, name: Any = None) -> Arm:
-    """The arm of a recording, by the name it bears or by its joints."""
-    if name in ARMS:
-        return ARMS[name]
+def recorded_arm(joints: Joints, robot: Any = None) -> Arm:
+    """Return the arm of a recording, by the name of its robot or else by its joint names."""
+    if robot in ARMS:
+        return ARMS[robot]
     for arm in ARMS.values():
         if arm.joints.names == joints.names:
             return arm
     raise WatchError(
-        f"no arm of the package has the joints {', '.join(joints.names)}; recordings of {', '.join(ARMS)} can be shown"
+        f"no arm of the package has the joints {', '.join(joints.names)}; "
+        f"give a recording of one of {', '.join(ARMS)}"
     )

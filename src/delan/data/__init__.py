@@ -1,1 +1,0 @@
-"""From wishes and files to samples."""

@@ -1,1 +1,0 @@
-"""The doors for people: commands and pages. Imports everything, imported by nothing."""

@@ -1,0 +1,178 @@
+"""A study: what a fit is about, made once and handed to everyone who takes part in it."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import jax
+import numpy as np
+from jaxtyping import Bool, PRNGKeyArray
+
+from ..errors import DataError, SettingsError
+from ..joints import Dataset
+from ..logs.split import counting, split_key, split_rows
+from ..models.friction import FrictionSettings
+from ..solvers.plan import TrainingSettings
+from ..solvers.training import Progress
+
+FrictionChoice = FrictionSettings | Literal["auto"] | None
+
+Watcher = Callable[[Progress], None]
+# Called with the name of each step; returns who follows its progress, or None.
+Listener = Callable[[str], Watcher | None]
+
+# Shares of the seconds. The last step includes the time to draw the page.
+SHARES = {"preparation": 0.3, "chain": 0.3, "windows": 0.08, "rivals": 0.2, "trust": 0.12}
+# Every step gets at least one second, however little time is left: a step that starts must be able
+# to make some progress.
+LEAST_SECONDS = 1.0
+
+
+def nobody_listens(step: str) -> Watcher | None:
+    """The listener of a fit that nobody follows."""
+    return None
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Seconds for steps that follow each other, divided by shares; None: no limit.
+
+    Time that a step does not use is left to the later steps, and time that it overruns is taken from
+    them.
+    """
+
+    seconds: float | None = None
+    shares: Mapping[str, float] = field(default_factory=lambda: SHARES)
+    began: float = field(default_factory=time.perf_counter)
+
+    def __post_init__(self) -> None:
+        if self.seconds is not None and not 0 < self.seconds < float("inf"):
+            raise SettingsError(f"seconds must be positive and finite, got {self.seconds}")
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the budget was made."""
+        return time.perf_counter() - self.began
+
+    @property
+    def left(self) -> float:
+        """The seconds that are left, at least 0."""
+        return float("inf") if self.seconds is None else max(0.0, self.seconds - self.elapsed)
+
+    def part(self, step: str) -> float | None:
+        """The seconds of a step that begins now."""
+        if self.seconds is None:
+            return None
+        names = list(self.shares)
+        later = sum(self.shares[name] for name in names[names.index(step) :])
+        return max(LEAST_SECONDS, self.left * self.shares[step] / later)
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """The data of a fit with their split, and how much time, randomness and attention it has.
+
+    Attributes:
+        dataset: all samples; training, validation: the parts that were split off once.
+        training_rows, validation_rows: the rows of the dataset on either side of the split.
+        settings: how each model is trained; its seconds are those of the current step.
+        friction: the friction of the Lagrangian models: its terms, `auto` to search for them on the
+            validation motion, or None.
+        key: the source of all randomness. Contenders share it, so that the same model starts from
+            the same weights whoever else takes part.
+        stop: set from another thread or by Ctrl-C to end the fit early.
+        watch: follows the progress of the current step.
+    """
+
+    dataset: Dataset
+    training: Dataset
+    validation: Dataset
+    training_rows: Bool[np.ndarray, " time"]
+    validation_rows: Bool[np.ndarray, " time"]
+    settings: TrainingSettings
+    friction: FrictionChoice
+    key: PRNGKeyArray
+    budget: Budget = field(default_factory=Budget)
+    stop: threading.Event = field(default_factory=threading.Event)
+    listen: Listener = nobody_listens
+    watch: Watcher | None = None
+
+    @classmethod
+    def of(
+        cls,
+        dataset: Dataset,
+        settings: TrainingSettings | None = None,
+        *,
+        friction: FrictionChoice = None,
+        key: PRNGKeyArray | None = None,
+        stop: threading.Event | None = None,
+        watch: Watcher | None = None,
+    ) -> "Study":
+        """The study of one training on a dataset, with a split of its own."""
+        settings = TrainingSettings() if settings is None else settings
+        key = jax.random.key(0) if key is None else key
+        _require(dataset, settings, friction)
+        training, validation = split_rows(dataset, settings.validation, key=split_key(key))
+        return cls(
+            dataset=dataset,
+            training=_side(dataset, training),
+            validation=_side(dataset, validation),
+            training_rows=training,
+            validation_rows=validation,
+            settings=settings,
+            friction=friction,
+            key=key,
+            stop=threading.Event() if stop is None else stop,
+            watch=watch,
+        )
+
+    def part(self, step: str) -> "Study":
+        """The same study with the share of the time that a step gets."""
+        return self.within(self.budget.part(step))
+
+    def followed(self, name: str) -> "Study":
+        """The same study, followed by whoever listens to the training of that name."""
+        return replace(self, watch=self.listen(name))
+
+    def on(self, dataset: Dataset) -> "Study":
+        """The same study on another preparation of the same rows, with the same split."""
+        return replace(
+            self,
+            dataset=dataset,
+            training=_side(dataset, self.training_rows),
+            validation=_side(dataset, self.validation_rows),
+        )
+
+    def within(self, seconds: float | None) -> "Study":
+        """The same study with another limit of time for its training."""
+        return replace(self, settings=replace(self.settings, seconds=seconds))
+
+    @property
+    def seed(self) -> tuple[int, ...]:
+        """The key as plain numbers, for model files."""
+        return tuple(np.asarray(jax.random.key_data(self.key)).tolist())
+
+
+def _side(dataset: Dataset, rows: Bool[np.ndarray, " time"]) -> Dataset:
+    """One side of a split; a prepared dataset keeps all its rows, for friction with memory."""
+    return dataset.rows(rows) if dataset.counted is None else counting(dataset, rows)
+
+
+def require_friction(friction: object) -> None:
+    """Refuse a value that describes no friction."""
+    known = friction is None or friction == "auto" or isinstance(friction, FrictionSettings)
+    if not known:
+        raise SettingsError(f"friction is 'auto', None or delan.FrictionSettings, got {friction!r}")
+
+
+def _require(dataset: Dataset, settings: TrainingSettings, friction: FrictionChoice) -> None:
+    if not isinstance(dataset, Dataset):
+        problem = f"expected a Dataset, got a {type(dataset).__name__}; use delan.prepare"
+        raise DataError("fit", problem)
+    if not isinstance(settings, TrainingSettings):
+        raise SettingsError(
+            f"settings must be delan.TrainingSettings, got {type(settings).__name__}"
+        )
+    require_friction(friction)

@@ -1,0 +1,122 @@
+"""The verdict on a fit: whether its model should be deployed, and what speaks against it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from .contenders import Entry
+from .scores import Scores
+
+Decision = Literal["deploy", "doubtful", "refuse"]
+DoubtKind = Literal["poor", "no_mechanics", "residual", "rival", "interrupted"]
+
+# A model that leaves more than this share of the torque's variance unexplained is doubtful.
+POOR = 0.1
+# So is a model if another one has less than this share of its error on the test motion.
+CLEARLY_BETTER = 0.8
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """One reason against a model.
+
+    Attributes:
+        kind: `poor`: too much of the torque is unexplained. `no_mechanics`, `residual`: a network
+            without mechanics gives the torque, or a part of it. `rival`: another model is better on
+            the test motion. `interrupted`: the fit was stopped early.
+        model, error: of the rival.
+    """
+
+    kind: DoubtKind
+    model: str | None = None
+    error: float | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether to deploy the model that the validation motion chose.
+
+    Attributes:
+        decision: `deploy`; `doubtful`: the best model, but with doubts; `refuse`: no model is good.
+        model: the name of the chosen model.
+        error, constant: the nMSE of that model and of a constant torque on the judging motion.
+        rival: the next model and its nMSE there, if there is one.
+        judged_on: `test` if motion was given that took no part in the choice.
+        validation: the nMSE of the chosen model on the validation motion.
+        seconds: the limit of time that the fit had.
+    """
+
+    decision: Decision
+    model: str
+    error: float
+    constant: float
+    rival: tuple[str, float] | None
+    judged_on: Literal["validation", "test"]
+    validation: float
+    doubts: tuple[Doubt, ...] = ()
+    interrupted: bool = False
+    seconds: float | None = None
+
+    @property
+    def beats_constant(self) -> bool:
+        """Whether the model is better than a constant torque."""
+        return self.error < self.constant
+
+
+def judge(
+    entries: Sequence[Entry],
+    test: Mapping[str, Scores] | None = None,
+    *,
+    interrupted: bool = False,
+    seconds: float | None = None,
+) -> Verdict:
+    """Judge the model with the lowest validation error, on the test motion where there is one.
+
+    Args:
+        entries: ordered by their validation error.
+        test: the scores of every entry on motion that took no part in the choice.
+    """
+    errors = {entry.name: entry.error for entry in entries}
+    if test:
+        errors = {name: scores.torque.nmse_mean for name, scores in test.items()}
+    models = [entry for entry in entries if entry.name != "constant"]
+    chosen = models[0] if models else entries[0]
+    error = errors[chosen.name]
+    others = [entry.name for entry in models[1:]]
+    verdict = Verdict(
+        decision="deploy",
+        model=chosen.name,
+        error=error,
+        constant=errors["constant"],
+        rival=(others[0], errors[others[0]]) if others else None,
+        judged_on="test" if test else "validation",
+        validation=chosen.error,
+        doubts=(),
+        interrupted=interrupted,
+        seconds=seconds,
+    )
+    # Written so that an error that is not a number refuses as well.
+    if not error < min(1.0, errors["constant"]) or chosen.name == "constant":
+        return _with(verdict, "refuse")
+    rivals = {name: errors[name] for name in others} if test else {}
+    doubts = tuple(_doubts(verdict, rivals))
+    return _with(verdict, "doubtful" if doubts else "deploy", doubts)
+
+
+def _with(verdict: Verdict, decision: Decision, doubts: tuple[Doubt, ...] = ()) -> Verdict:
+    return replace(verdict, decision=decision, doubts=doubts)
+
+
+def _doubts(verdict: Verdict, rivals: Mapping[str, float]) -> Iterator[Doubt]:
+    if verdict.error > POOR:
+        yield Doubt("poor")
+    if verdict.model == "feedforward":
+        yield Doubt("no_mechanics")
+    if verdict.model == "residual":
+        yield Doubt("residual")
+    if rivals:
+        name = min(rivals, key=lambda name: rivals[name])
+        if rivals[name] < CLEARLY_BETTER * verdict.error:
+            yield Doubt("rival", name, rivals[name])
+    if verdict.interrupted:
+        yield Doubt("interrupted")

@@ -1,0 +1,1 @@
+"""Logs of robots: reading, checking, segments, preparation and splitting."""

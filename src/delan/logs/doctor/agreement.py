@@ -1,0 +1,332 @@
+"""Check of positions, velocities and accelerations against each other: units, signs and order."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+
+import numpy as np
+from jaxtyping import Float
+
+from ...joints import Joints
+from ..segments import LogSegment
+from ..soundness import RATIO_HARM
+from . import cases
+from .delays import Lag, best_lag, lag_error, scan_lags
+from .finding import Finding
+from .motion import Column, Columns, Motion, filtered, value_range
+
+# Share of a column's variance that the positions must explain for the ratio to have a meaning.
+FOLLOWS = 0.8
+# Columns of which less than this share is explained do not belong together.
+UNRELATED = 0.5
+# Ratios that differ by less than this share are equal.
+SAME_RATIO = 0.03
+# A ratio beyond this is a warning; beyond `RATIO_HARM` a fit refuses the log.
+RATIO_SEEN = 1.1
+# Joints of arms have end stops: positions farther from zero, or apart, are in degrees [rad].
+FARTHEST_TURN = 4 * np.pi
+# No arm turns a joint faster [rad/s].
+FASTEST_TURN = 30.0
+# No joint of an arm slides farther [m]: such positions are in millimetres.
+FARTHEST_SLIDE = 20.0
+# A lag is reported if it makes the column wrong by this share of its standard deviation, ...
+LAG_HARM = 0.05
+# ... if shifting removes this share of the residual, ...
+LAG_GAIN = 0.5
+# ... and if it is this many times its standard error.
+LAG_CERTAINTY = 4.0
+# Another order of columns must leave at most this share of the residual of the logged order.
+MUCH_BETTER = 0.5
+
+# Ratio of rates in radians to rates computed from positions in degrees.
+DEGREE = np.pi / 180
+# Usual causes of a ratio between logged and computed values.
+RATIO_CAUSES = {
+    1 / DEGREE: "degrees",
+    DEGREE: "degrees",
+    1e3: "milliseconds or millimetres",
+    1e-3: "milliseconds or millimetres",
+    30 / np.pi: "revolutions per minute",
+    np.pi / 30: "revolutions per minute",
+    2 * np.pi: "turns",
+    1 / (2 * np.pi): "turns",
+    60.0: "minutes",
+    1 / 60: "minutes",
+}
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Comparison of a logged column with the derivative of the positions.
+
+    Attributes:
+        ratio: logged values over computed values.
+        explained: share of the logged variance that the computed values explain.
+        lag: lag of the logged values, None if it is unknown.
+    """
+
+    joint: int
+    ratio: float
+    explained: float
+    lag: Lag | None
+
+    @property
+    def matches(self) -> bool:
+        """Whether the column is the derivative in the same unit."""
+        return self.explained > FOLLOWS and 1 / RATIO_SEEN < self.ratio < RATIO_SEEN
+
+    @property
+    def scaled(self) -> bool:
+        """Whether the column is the derivative in another unit."""
+        return self.explained > FOLLOWS and self.ratio > 0 and not self.matches
+
+    @property
+    def of_degrees(self) -> bool:
+        """Whether the units differ because the positions are in degrees."""
+        return self.scaled and abs(self.ratio / DEGREE - 1) < SAME_RATIO
+
+
+def examine_agreement(motion: Motion, joints: Joints) -> list[Finding]:
+    """Report units, signs and lags of velocities and accelerations that contradict positions."""
+    findings: list[Finding] = []
+    radians: dict[int, list[str]] = {}  # rates in radians beside positions in degrees, by joint
+    for name, computed in (("qd", motion.velocity), ("qdd", motion.acceleration)):
+        if name not in motion.logged:
+            continue
+        compared = []
+        for joint in range(joints.dof):
+            agreement = compare(motion, computed, name, joint)
+            if agreement is None:
+                continue
+            if agreement.of_degrees and joints.turning[joint]:
+                radians.setdefault(joint, []).append(name)
+            else:
+                compared.append(agreement)
+        ratios = [agreement.ratio for agreement in compared if agreement.scaled]
+        if len(ratios) == joints.dof > 1 and np.ptp(ratios) < SAME_RATIO * np.mean(ratios):
+            findings.append(_other_unit(name, None, float(np.mean(ratios))))
+            continue
+        for agreement in compared:
+            finding = _examine_column(motion, computed, name, agreement)
+            if finding is not None:
+                findings.append(finding)
+    return findings + _degrees(radians, joints)
+
+
+def _degrees(radians: dict[int, list[str]], joints: Joints) -> list[Finding]:
+    """Report positions in degrees beside rates in radians: `--degrees` would scale both."""
+    turning = np.flatnonzero(joints.turning).tolist()
+    same = len({tuple(names) for names in radians.values()}) == 1
+    all_alike = len(radians) == len(turning) > 1 and same
+    concerned: dict[int | None, list[str]] = {**radians}
+    if all_alike:
+        concerned = {None: radians[turning[0]]}
+    case = cases.DEGREES_BESIDE_RADIANS_IN_ONE_JOINT
+    if all_alike or joints.dof == 1:
+        case = cases.DEGREES_BESIDE_RADIANS
+    findings = []
+    for joint, names in concerned.items():
+        measured = {
+            "rates": tuple(names),
+            "ratio": DEGREE,
+            "left_out": " ".join(f"--map {name}=" for name in names),
+        }
+        findings.append(Finding(case, "error", joint, "q", measured))
+    return findings
+
+
+def compare(motion: Motion, computed: np.ndarray, name: str, joint: int) -> Agreement | None:
+    """Compare a logged column with computed values; None if one of them never changes."""
+    logged = motion.logged[name][:, joint]
+    logged = logged - logged.mean()
+    expected = computed[:, joint]
+    expected = expected - expected.mean()
+    if not (logged @ logged > 0 and expected @ expected > 0):
+        return None
+    scan = scan_lags(motion, logged, np.stack([np.ones(len(expected)), expected], axis=1))
+    lag = None if scan is None else best_lag(scan)
+    explained = _explained(logged, expected) if lag is None else 1 - lag.residual
+    # The ratio of standard deviations without noise: a lag would make a regression too small.
+    ratio = np.sqrt(max(explained, 0.0) * (logged @ logged) / (expected @ expected))
+    return Agreement(joint, float(np.copysign(ratio, logged @ expected)), explained, lag)
+
+
+def _explained(logged: np.ndarray, expected: np.ndarray) -> float:
+    """Return the squared correlation of two centred signals."""
+    return float((logged @ expected) ** 2 / ((logged @ logged) * (expected @ expected)))
+
+
+def _examine_column(
+    motion: Motion, computed: np.ndarray, name: str, agreement: Agreement
+) -> Finding | None:
+    """Return the most severe finding about one column."""
+    joint = agreement.joint
+    if agreement.explained < UNRELATED:
+        return _unrelated(motion, computed, name, agreement)
+    if agreement.explained > FOLLOWS and agreement.ratio < 0:
+        measured = {"ratio": agreement.ratio}
+        return Finding(cases.RATE_SIGN, "error", joint, name, measured)
+    if agreement.scaled:
+        return _other_unit(name, joint, agreement.ratio)
+    if agreement.lag is None:
+        return None
+    return _rate_lag(motion, computed[:, joint], name, joint, agreement.lag)
+
+
+def _other_unit(name: str, joint: int | None, ratio: float) -> Finding:
+    """Report another unit, of one joint or of all; in all joints it may be that of time."""
+    factor = ratio
+    cause = "another unit"
+    for usual, usual_cause in RATIO_CAUSES.items():
+        if abs(ratio / usual - 1) < SAME_RATIO:
+            factor = usual
+            cause = usual_cause
+            break
+    clock = joint is None and cause != "degrees"
+    case = cases.RATE_UNIT_OR_CLOCK if clock else cases.RATE_UNIT
+    severity = "warning" if 1 / RATIO_HARM < ratio < RATIO_HARM else "error"
+    measured = {"ratio": ratio, "factor": factor, "cause": cause}
+    return Finding(case, severity, joint, name, measured)
+
+
+def _unrelated(motion: Motion, computed: np.ndarray, name: str, agreement: Agreement) -> Finding:
+    """Report a column that follows the motion of another joint, or none."""
+    logged = motion.logged[name][:, agreement.joint]
+    logged = logged - logged.mean()
+    shares = []
+    for expected in (computed - computed.mean(axis=0)).T:
+        shares.append(_explained(logged, expected) if expected @ expected > 0 else 0.0)
+    other = int(np.argmax(shares))
+    case = cases.FOLLOWS_OTHER_JOINT if shares[other] > FOLLOWS else cases.UNRELATED
+    measured = {"explained": max(agreement.explained, 0.0), "other": other}
+    return Finding(case, "warning", agreement.joint, name, measured)
+
+
+def _rate_lag(
+    motion: Motion, computed: np.ndarray, name: str, joint: int, lag: Lag
+) -> Finding | None:
+    error = lag_error(motion, computed, lag.seconds)
+    certain = abs(lag.seconds) >= LAG_CERTAINTY * lag.error and lag.gain >= LAG_GAIN
+    if error < LAG_HARM or not certain:
+        return None
+    measured = {
+        "verb": "lags" if lag.seconds > 0 else "leads",
+        "milliseconds": 1e3 * abs(lag.seconds),
+        "error": error,
+    }
+    return Finding(cases.RATE_LAG, "warning", joint, name, measured)
+
+
+def implausible_units(
+    columns: Columns, motion: Motion | None, joints: Joints, agreement: Sequence[Finding]
+) -> list[Finding]:
+    """Report positions farther out, or faster, than those of arms: degrees or millimetres.
+
+    Turning joints whose positions are already known to be in another unit are left out.
+    """
+    known = {
+        finding.joint for finding in agreement if finding.kind == "units" and finding.column == "q"
+    }
+    strange: dict[int, dict[str, float | str]] = {}
+    for joint, kind in enumerate(joints.kinds):
+        slides = kind == "prismatic"
+        if not slides and known & {joint, None}:
+            continue
+        q = columns["q"][:, joint]
+        fastest = 0.0 if motion is None else float(np.abs(motion.velocity[:, joint]).max())
+        farthest = FARTHEST_SLIDE if slides else FARTHEST_TURN
+        far = kind != "continuous" and max(value_range(q), float(np.abs(q).max())) > farthest
+        if far or (not slides and fastest > FASTEST_TURN):
+            strange[joint] = {
+                "lowest": float(q.min()),
+                "highest": float(q.max()),
+                "fastest": fastest,
+                "unit": joints.units[joint].q,
+                "example": joint,
+            }
+    findings = []
+    for members, of_all, of_one in (
+        (joints.turning, cases.IMPLAUSIBLE_ANGLES, cases.IMPLAUSIBLE_ANGLE),
+        (joints.sliding, cases.IMPLAUSIBLE_LENGTHS, cases.IMPLAUSIBLE_LENGTH),
+    ):
+        odd = [joint for joint in strange if members[joint]]
+        if len(odd) >= max(2, np.count_nonzero(members)):
+            findings.append(Finding(of_all, "warning", None, "q", strange[odd[0]]))
+            continue
+        for joint in odd:
+            findings.append(Finding(of_one, "warning", joint, "q", strange[joint]))
+    return findings
+
+
+# Quantities that may stand under each other's names.
+EXCHANGEABLE: tuple[str, ...] = ("q", "qd", "tau")
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A finding about exchanged columns, and the name in the log of each quantity."""
+
+    finding: Finding
+    names: dict[str, str]
+
+
+def examine_exchange(
+    t: Float[np.ndarray, " time"], columns: Columns, segments: tuple[LogSegment, ...]
+) -> Exchange | None:
+    """Identify exchanged columns: of positions, velocities and torques, q̇ alone is a derivative.
+
+    Units and signs are checked elsewhere. Another order is believed only where it explains both: in
+    more than half of the joints one column is the derivative of another without any factor, and in
+    no joint is the velocity that of the positions.
+    """
+    if not all(name in columns for name in EXCHANGEABLE):
+        return None
+    logged = []
+    for agreement in _agreements(t, columns, segments, ("q", "qd")):
+        if agreement is not None and agreement.matches:
+            return None
+        logged.append(agreement)
+    for order in permutations(EXCHANGEABLE):
+        if order[:2] == ("q", "qd"):
+            continue
+        other = _agreements(t, columns, segments, order[:2])
+        better = sum(_better(then, now) for then, now in zip(other, logged, strict=True))
+        if 2 * better > len(logged):
+            names = dict(zip(EXCHANGEABLE, order, strict=True))
+            return Exchange(_exchanged(names, better, len(logged)), names)
+    return None
+
+
+def _agreements(
+    t: Column, columns: Columns, segments: tuple[LogSegment, ...], pair: tuple[str, ...]
+) -> Iterator[Agreement | None]:
+    """Compare the second column of a pair with the derivative of the first, joint by joint.
+
+    This is an iterator because the first joint of a log in order already ends the search.
+    """
+    position, velocity = (columns[name] for name in pair)
+    motion = filtered(t, {"q": position, "qd": velocity}, segments)
+    for joint in range(position.shape[1]):
+        yield None if motion is None else compare(motion, motion.velocity, "qd", joint)
+
+
+def _better(then: Agreement | None, now: Agreement | None) -> bool:
+    if then is None or not then.matches:
+        return False
+    return now is None or 1 - then.explained < MUCH_BETTER * (1 - now.explained)
+
+
+def _exchanged(names: dict[str, str], agreeing: int, dof: int) -> Finding:
+    moved = {name: logged for name, logged in names.items() if name != logged}
+    arrays = [f"--map {name}={logged}" for name, logged in moved.items()]
+    columns = [f"--map '{name}={logged}{{0-{dof - 1}}}'" for name, logged in moved.items()]
+    measured = {
+        "names": tuple(moved),
+        "position": names["q"],
+        "velocity": names["qd"],
+        "agreeing": agreeing,
+        "dof": dof,
+        "arrays": " ".join(arrays),
+        "columns": " ".join(columns),
+    }
+    return Finding(cases.EXCHANGED, "error", measured=measured)

@@ -1,0 +1,158 @@
+"""Findings of the log check: facts about a recording, from which the sentences are made last."""
+
+import string
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, SupportsInt
+
+# An error spoils a fit or makes it refuse the log; a warning costs accuracy; a note is information.
+Severity = Literal["error", "warning", "note"]
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+
+# fmt: off
+Kind = Literal[
+    "non_finite", "outlier", "wrapped", "gap", "jitter", "duplicate", "clock_reset", "mixed_rates",
+    "interleaved", "short", "dead", "stuck", "saturated", "quantised", "units", "sign", "mismatch",
+    "exchanged", "delay", "excitation", "friction", "coverage", "excerpt",
+]
+# fmt: on
+
+# Why a finding of each kind matters.
+WHY: dict[Kind, str] = {
+    "non_finite": "a single non-finite value makes every sum over the log, and so every fit, NaN",
+    "outlier": "with squared errors, a few extreme values outweigh thousands of good ones",
+    "wrapped": "the jump looks like an enormous velocity, and its derivative is wrong",
+    "gap": "differences across a gap are not accelerations, and the state of friction is lost",
+    "jitter": "velocities and accelerations are differences over time, so wrong times add noise",
+    "duplicate": "a step without time or motion gives an infinite or zero velocity",
+    "clock_reset": "time that decreases reverses velocities and joins unrelated motions",
+    "mixed_rates": "filters and differences assume one rate and smooth other rates differently",
+    "interleaved": "rows of other motions lie in between, so the motion cannot be differentiated",
+    "short": "velocities and accelerations need neighbours in time",
+    "dead": "a channel that never changes carries no information about the joint",
+    "stuck": "the model learns that the robot stood still, or held its torque, when it did not",
+    "saturated": "values beyond the limit are not in the log, and the model learns the limit",
+    "quantised": "the steps become noise in velocities and accelerations, or hide small torques",
+    "units": "masses, friction and gravity are wrong by that factor, or nothing fits at all",
+    "sign": "masses are positive and friction takes energy: no physical model can fit this",
+    "mismatch": "two columns that should describe one motion do not, so one of them is wrong",
+    "exchanged": "a model learned from this log takes velocities or torques for positions",
+    "delay": "torque is paired with motion it did not cause, so inertia appears as friction",
+    "excitation": "a model cannot learn what a joint did not do in the log",
+    "friction": "friction in the log must be in the model; `--friction auto` chooses its terms",
+    "coverage": "a model can be trusted only where the log has been",
+    "excerpt": "findings about the whole log, and models, use these evenly spread segments",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A situation that the check knows, with format strings of its sentence and remedy."""
+
+    kind: Kind
+    text: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A fault of a recording, or a property of it that is worth knowing.
+
+    Attributes:
+        case: the situation; it gives the kind, the sentence and the remedy.
+        joint: index of the joint, None for all joints or for time.
+        column: the quantity, such as `tau`, None for several.
+        measured: measured and expected values, by the names that the sentence uses.
+        rows: spans of rows [first, end), counted from 0; empty for the whole log.
+        row: the row that the sentence names, such as that of the largest spike.
+        trajectory: label of the first trajectory concerned, None for the whole log.
+        other_parts: number of other parts of a large log with the same finding.
+    """
+
+    case: Case
+    severity: Severity
+    joint: int | None = None
+    column: str | None = None
+    measured: Mapping[str, Any] = field(default_factory=dict)
+    rows: tuple[tuple[int, int], ...] = ()
+    row: int | None = None
+    trajectory: int | None = None
+    other_parts: int = 0
+
+    @property
+    def kind(self) -> Kind:
+        return self.case.kind
+
+    @property
+    def text(self) -> str:
+        """What was found, with numbers, in one sentence."""
+        sentence = self._render(self.case.text)
+        if self.other_parts:
+            sentence += f"; the same in {plural(self.other_parts, 'other part')} of the log"
+        return sentence
+
+    @property
+    def remedy(self) -> str:
+        return self._render(self.case.remedy)
+
+    @property
+    def why(self) -> str:
+        return WHY[self.kind]
+
+    @property
+    def channel(self) -> str:
+        """Name of the column, such as `tau1`, or the joints if no column is at fault."""
+        number = "" if self.joint is None else str(self.joint)
+        if self.column is not None:
+            return self.column + number
+        return f"joint {number}" if number else "all joints"
+
+    @property
+    def where(self) -> str:
+        """The channel and the first rows."""
+        if not self.rows:
+            return self.channel
+        first, end = self.rows[0]
+        place = f"row {first}" if end == first + 1 else f"rows {first}–{end - 1}"
+        more = f" and {len(self.rows) - 1} more" if len(self.rows) > 1 else ""
+        return f"{self.channel}, {place}{more}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain numbers, lists and strings for JSON."""
+        names = ("kind", "severity", "joint", "column", "trajectory", "text", "why", "remedy")
+        values = {name: getattr(self, name) for name in names}
+        return {**values, "rows": [list(span) for span in self.rows]}
+
+    def _render(self, template: str) -> str:
+        names = ("joint", "column", "channel", "trajectory", "row")
+        facts = {name: getattr(self, name) for name in names}
+        return _FORMATTER.vformat(template, (), {**facts, **self.measured})
+
+
+class _FactFormatter(string.Formatter):
+    """`str.format` with counted nouns (`{rows:n row}`), lists (a, b and c) and values per joint."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if format_spec.startswith("n "):
+            return plural(value, format_spec.removeprefix("n "))
+        if isinstance(value, Mapping):
+            return ", ".join(
+                f"{format(number, format_spec)} in joint {joint}" for joint, number in value.items()
+            )
+        if isinstance(value, tuple):
+            *first, last = (format(item, format_spec) for item in value)
+            return f"{', '.join(first)} and {last}" if first else last
+        return format(value, format_spec)
+
+
+_FORMATTER = _FactFormatter()
+
+
+def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Sort findings by severity; the order of equally severe ones stays."""
+    return tuple(sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity)))
+
+
+def plural(count: SupportsInt, noun: str) -> str:
+    """Return a count with its noun, such as `1 row` or `2 rows`."""
+    return f"{count} {noun}" + "s" * (int(count) != 1)

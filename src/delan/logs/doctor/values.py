@@ -1,0 +1,246 @@
+"""Check of single values: non-finite values, spikes and wrapped angles.
+
+What is found is also repaired, so that the checks that follow do not report it again.
+"""
+
+import numpy as np
+from jaxtyping import Bool
+
+from ...joints import Recording
+from ..segments import LogSegment, spans
+from . import cases
+from .finding import Finding
+from .levels import quantum
+from .motion import Column, Columns, measured_columns, row_steps
+
+Mask = Bool[np.ndarray, " time"]
+
+# No robot reaches this value in any unit: loggers use such fill values for missing numbers.
+FILL_VALUE = 1e12
+# A full turn [rad, deg], and how it is written.
+TURNS = {2 * np.pi: "2π", 360.0: "360"}
+# A wrapped step differs from a turn by the motion in that step, at most this share of the turn.
+TURN_TOLERANCE = 0.06
+# A jump is a wrap only if it is this many times larger than 95 % of the channel's steps.
+WRAP_STANDS_OUT = 6.0
+# A spike is at most this many rows wide; a longer deviation is not an isolated accident.
+WIDEST_SPIKE = 3
+# A spike exceeds the prediction of its neighbours by this many times the upper quartile of the
+# errors nearby. For Gaussian noise that quartile is 1.15 standard deviations, and 10 times that
+# does not occur by chance.
+SPIKE_OVER_NOISE = 10.0
+# A spike exceeds this share of the channel's range; smaller ones do no harm.
+SPIKE_OVER_RANGE = 0.05
+# A spike exceeds this many steps of a quantised channel.
+SPIKE_OVER_STEPS = 4.0
+# A spike exceeds the change in the rows beside it by this factor: the tip of a sharp turn does not.
+SPIKE_OVER_SLOPE = 3.0
+# More spikes than this share of the rows are noise of the channel.
+SPIKE_SHARE = 0.01
+# Spikes with less than this share of the channel's variance hardly change a fit. Those of positions
+# always do, because positions are differentiated.
+SPIKE_ENERGY = 1e-3
+# Rows on either side from which the usual error nearby is estimated.
+NEIGHBOURS = 30
+# A row is in motion if the robot moves faster there than this share of its usual speed.
+SLOW_MOTION = 0.1
+
+
+def examine_values(
+    recording: Recording, segments: tuple[LogSegment, ...]
+) -> tuple[list[Finding], Columns]:
+    """Return findings about single values, and the columns repaired.
+
+    Missing values are interpolated, angles unwrapped, and spikes replaced by predictions.
+    """
+    findings: list[Finding] = []
+    repaired: Columns = {}
+    for name, logged in measured_columns(recording).items():
+        table = logged.copy()
+        repaired[name] = table
+        for joint in range(recording.joints.dof):
+            table[:, joint], missing = _filled(table[:, joint])
+            if missing.any():
+                findings.append(_non_finite(logged[:, joint], name, joint, missing))
+            if missing.all():
+                continue
+            if name == "q" and recording.joints.kinds[joint] != "prismatic":
+                table[:, joint], jumps, turn = _unwrapped(table[:, joint], segments)
+                if jumps.any():
+                    measured = {"turn": TURNS[turn], "count": int(np.count_nonzero(jumps))}
+                    row = int(np.argmax(jumps))
+                    rows = spans(jumps)
+                    findings.append(
+                        Finding(cases.WRAPPED, "error", joint, "q", measured, rows=rows, row=row)
+                    )
+            spikes, predicted = _spikes(table[:, joint], segments, missing)
+            if spikes.any():
+                error = np.where(spikes, np.abs(table[:, joint] - predicted), 0.0)
+                findings.append(_outliers(logged[:, joint], name, joint, spikes, error))
+                table[spikes, joint] = predicted[spikes]
+    return findings, repaired
+
+
+def _filled(values: Column) -> tuple[Column, Mask]:
+    """Return the column with missing values interpolated (zeros if all are), and their rows."""
+    with np.errstate(invalid="ignore"):
+        missing = ~(np.abs(values) < FILL_VALUE)
+    if missing.all():
+        return np.zeros_like(values), missing
+    rows = np.arange(len(values))
+    interpolated = np.interp(rows, rows[~missing], values[~missing])
+    return np.where(missing, interpolated, values), missing
+
+
+def _non_finite(logged: Column, name: str, joint: int, missing: Mask) -> Finding:
+    row = int(np.argmax(missing))
+    measured = {
+        "count": int(np.count_nonzero(missing)),
+        "total": len(missing),
+        "value": float(logged[row]),
+    }
+    case = cases.ALL_NON_FINITE if missing.all() else cases.NON_FINITE
+    return Finding(case, "error", joint, name, measured, rows=spans(missing), row=row)
+
+
+def _unwrapped(q: Column, segments: tuple[LogSegment, ...]) -> tuple[Column, Mask, float]:
+    """Return angles without jumps of whole turns, the rows of the jumps, and the size of a turn."""
+    steps = row_steps(q, segments)
+    usual = np.quantile(np.abs(steps), 0.95)
+    for turn in TURNS:
+        jumps = np.abs(np.abs(steps) - turn) < TURN_TOLERANCE * turn
+        if jumps.any() and turn > WRAP_STANDS_OUT * usual:
+            turns = np.where(jumps, np.sign(steps), 0.0)
+            unwrapped = q.copy()
+            middle = float(np.median(q))
+            for segment in segments:
+                angle = q[segment.rows] - turn * np.cumsum(turns[segment.rows])
+                # Every segment is moved by whole turns to where most of the log lies.
+                whole_turns = np.round((np.mean(angle) - middle) / turn)
+                unwrapped[segment.rows] = angle - turn * whole_turns
+            return unwrapped, jumps, turn
+    return q, np.zeros(len(q), dtype=bool), 0.0
+
+
+def _spikes(values: Column, segments: tuple[LogSegment, ...], missing: Mask) -> tuple[Mask, Column]:
+    """Return the rows of isolated spikes, and a prediction for them from two rows on either side.
+
+    A cubic follows smooth motion sampled 20 times a period to 0.2 %, so that a turning point is not
+    a spike. A step is not one either, because the rows before and after it disagree.
+    """
+    spikes = np.zeros(len(values), dtype=bool)
+    predicted = values.copy()
+    low, high = np.quantile(values, [0.005, 0.995])
+    if low == high:
+        return spikes, predicted
+    least = max(SPIKE_OVER_RANGE * float(high - low), SPIKE_OVER_STEPS * quantum(values))
+    for segment in segments:
+        x = values[segment.rows]
+        change = np.abs(np.diff(x))
+        for width in range(1, WIDEST_SPIKE + 1):
+            if len(x) < width + 5:
+                break
+            error, prediction = _prediction_error(x, width)
+            size = np.abs(error).min(axis=0)
+            apart = np.abs(x[width + 2 : len(x) - 1] - x[1 : len(x) - width - 2])
+            slope = np.maximum(change[: len(size)], change[width + 2 :])
+            candidates = (size > least) & (apart < size / 2) & (size > SPIKE_OVER_SLOPE * slope)
+            for start in np.flatnonzero(candidates).tolist():
+                first = segment.start + start + 2
+                rows = slice(first, first + width)
+                if spikes[rows].any() or missing[rows].any():
+                    continue
+                if size[start] > _usual_error(error, start, width):
+                    spikes[rows] = True
+                    predicted[rows] = prediction[:, start]
+    if np.count_nonzero(spikes) > max(WIDEST_SPIKE, SPIKE_SHARE * len(values)):
+        spikes[:] = False
+    return spikes, predicted
+
+
+def _prediction_error(x: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return errors and predictions of `width` rows by the cubic through two rows on either side.
+
+    Column i is about the rows from i + 2 on.
+    """
+    nodes = np.array([-2.0, -1.0, width, width + 1.0])
+    count = len(x) - width - 3
+    offsets = (0, 1, width + 2, width + 3)
+    outside = np.stack([x[offset : offset + count] for offset in offsets])
+    places = np.arange(width, dtype=float)
+    weights = np.empty((width, len(nodes)))
+    for column, node in enumerate(nodes):
+        others = nodes[nodes != node][:, None]
+        weights[:, column] = np.prod((places - others) / (node - others), axis=0)
+    prediction = weights @ outside
+    inside = np.stack([x[2 + place : 2 + place + count] for place in range(width)])
+    return inside - prediction, prediction
+
+
+def _usual_error(error: np.ndarray, start: int, width: int) -> float:
+    """Return what the error of a spike must exceed: several times the errors around it."""
+    reach = width + 2
+    first = max(0, start - NEIGHBOURS)
+    size = np.abs(error[:, first : start + NEIGHBOURS]).max(axis=0)
+    before = size[: max(0, start - reach) - first]
+    after = size[start + reach + 1 - first :]
+    near = np.concatenate([before, after])
+    return SPIKE_OVER_NOISE * _upper_quartile(near) if len(near) else np.inf
+
+
+def _upper_quartile(values: np.ndarray) -> float:
+    """Return `np.quantile(values, 0.75)` to the last bit.
+
+    For a few dozen numbers np.quantile takes twenty times as long.
+    """
+    place = 0.75 * (len(values) - 1)
+    low = int(place)
+    high = min(low + 1, len(values) - 1)
+    share = place - low
+    ordered = np.partition(values, (low, high))
+    below = float(ordered[low])
+    above = float(ordered[high])
+    # numpy interpolates from the nearer side.
+    if share >= 0.5:
+        return above - (above - below) * (1 - share)
+    return below + (above - below) * share
+
+
+def _outliers(logged: Column, name: str, joint: int, spikes: Mask, error: Column) -> Finding:
+    places = spans(spikes)
+    row = int(np.argmax(error))
+    variance = np.nanvar(logged[np.isfinite(logged)])
+    harmless = name != "q" and np.sum(error**2) < SPIKE_ENERGY * len(logged) * variance
+    severity = "note" if harmless else "warning"
+    measured = {"count": len(places), "size": float(error[row])}
+    return Finding(cases.OUTLIER, severity, joint, name, measured, rows=places, row=row)
+
+
+def repeated_rows(columns: Columns, segments: tuple[LogSegment, ...]) -> list[Finding]:
+    """Report rows that repeat all values of the row before while the robot moves.
+
+    A robot at rest repeats values for long; a logger faster than its sensor repeats a few rows.
+    """
+    tables = [columns[name] for name in ("q", "qd", "tau") if name in columns]
+    table = np.concatenate(tables, axis=1)
+    same = np.zeros(len(table), dtype=bool)
+    same[1:] = (table[1:] == table[:-1]).all(axis=1)
+    q = columns["q"] / np.maximum(np.ptp(columns["q"], axis=0), 1e-300)
+    pace = np.zeros(len(table))
+    for segment in segments:
+        if len(segment) > 4:
+            inside = q[segment.rows]
+            middle = slice(segment.start + 2, segment.end - 2)
+            pace[middle] = np.abs(inside[4:] - inside[:-4]).sum(axis=1)
+    if not (same.any() and (pace > 0).any()):
+        return []
+    moving = pace > SLOW_MOTION * np.median(pace[pace > 0])
+    rows = same & moving
+    if not rows.any():
+        return []
+    count = int(np.count_nonzero(rows))
+    measured = {"count": count, "share": count / int(np.count_nonzero(moving))}
+    case = cases.REPEATED_ROWS
+    if "qdd" in columns:
+        case = cases.REPEATED_ROWS_WITH_ACCELERATIONS
+    return [Finding(case, "warning", measured=measured, rows=spans(rows))]

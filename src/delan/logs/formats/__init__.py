@@ -1,0 +1,1 @@
+"""File formats of logs: each module turns the files of one format into sheets."""

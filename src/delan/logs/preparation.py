@@ -1,0 +1,349 @@
+"""Preparation: samples with velocities and accelerations from a raw recording."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import scipy
+from jaxtyping import Bool, Float, Int
+
+from ..errors import DataError, SettingsError
+from ..joints import Dataset, Preparation, Recording
+from . import filters
+from .filters import FEWEST, derivatives, smoothed
+from .segments import LogSegment, TimeFaults, longest_bridged, spans, time_breaks, usual_step
+from .soundness import require_sound
+
+# A robot rests while no joint moves by more than this share of its range in this time [s].
+REST_SECONDS = 0.5
+REST_RANGE = 0.002
+
+# Part of a rest that stays with the motions beside it [s]: friction is most informative where
+# motion begins.
+REST_MARGIN = 0.1
+
+# Periods of the cut-off at both ends of a motion where the filter extrapolates.
+EDGE = 1.0
+
+Origin = Literal["logged", "differentiated"]
+
+
+@dataclass(frozen=True)
+class PreparationSettings:
+    """Settings of the preparation.
+
+    Attributes:
+        cutoff: cut-off of a zero-phase low-pass over q, q̇ and τ [Hz]. None filters nothing and
+            differentiates what was not logged, which suits clean signals only: noise in q grows
+            with 1/dt².
+        delay: lag of the torques behind the positions [s], which is removed.
+        every: keep one row in `every` as a sample; None keeps ten per period of the cut-off, or
+            all rows without a cut-off.
+        smooth: False skips the filter alone, for windows that average the noise themselves.
+    """
+
+    cutoff: float | None = None
+    delay: float = 0.0
+    every: int | None = None
+    smooth: bool = True
+
+    def __post_init__(self) -> None:
+        if self.cutoff is not None and not 0 < self.cutoff < float("inf"):
+            raise SettingsError(f"the cut-off must be positive and finite in Hz, got {self.cutoff}")
+        if not np.isfinite(self.delay):
+            raise SettingsError(f"the delay must be a finite number of seconds, got {self.delay}")
+        if self.every is not None and self.every < 1:
+            raise SettingsError(f"every must be a whole number of at least 1, got {self.every}")
+
+    @property
+    def unfiltered(self) -> "PreparationSettings":
+        """The same cuts and delay with every row and without the filter, as windows need them."""
+        return replace(self, smooth=False, every=1)
+
+
+def prepare(recording: Recording, settings: PreparationSettings | None = None) -> Dataset:
+    """Return samples with q̇ and q̈, cut into trajectories at gaps in time and at rests.
+
+    A logged q̇ is used as it is; a logged q̈ only if nothing is filtered. The dataset's
+    `preparation` says what was done.
+    """
+    settings = settings or PreparationSettings()
+    require_sound(recording)
+    if settings.delay:
+        recording = _without_delay(recording, settings.delay)
+    segments = tuple(_segments(recording, bridge=settings.cutoff is not None))
+    if settings.cutoff is None:
+        return _as_logged(recording, settings, segments)
+    motions = []
+    for segment in segments:
+        motion = _filtered(recording, segment, settings)
+        if motion is not None:
+            motions.append(motion)
+    if not motions:
+        problem = (
+            "has no segment without gaps that is long enough for a cut-off of "
+            f"{settings.cutoff:g} Hz; record longer"
+        )
+        raise DataError(recording.source, problem)
+    t = _joined(motions, "t")
+    moving = _joined(motions, "moving")
+    counted = _joined(motions, "counted")
+    every = settings.every or stride(recording, settings.cutoff)
+    strided = counted & (np.arange(len(counted)) % every == 0)
+    if not strided.any():
+        problem = "holds no motion: the robot rests all the time; record it moving"
+        raise DataError(recording.source, problem)
+    trajectory, pauses = _cut_at_rests(_joined(motions, "label"), t, moving)
+    rows = sum(len(segment) for segment in segments)
+    dropped = {
+        "too short": rows - sum(motion.rows for motion in motions),
+        "repeated": sum(motion.repeated for motion in motions),
+        "resting": int(np.count_nonzero(~moving)),
+        "at the ends": int(np.count_nonzero(moving & ~counted)),
+        "between samples": int(np.count_nonzero(counted & ~strided)),
+    }
+    cuts = {"gaps": _gaps(recording, segments), "pauses": pauses}
+    preparation = Preparation(
+        cutoff=(settings.cutoff,) * recording.joints.dof if settings.smooth else None,
+        delay=settings.delay,
+        velocity=_origin(recording.qd),
+        acceleration="differentiated",
+        rows=len(recording.t),
+        samples=int(np.count_nonzero(strided)),
+        dropped=_nonzero(dropped),
+        cuts=_nonzero(cuts),
+        excerpt=recording.excerpt,
+    )
+    return Dataset(
+        t=t,
+        q=_joined(motions, "q"),
+        qd=_joined(motions, "qd"),
+        qdd=_joined(motions, "qdd"),
+        tau=_joined(motions, "tau"),
+        trajectory=trajectory,
+        counted=strided,
+        joints=recording.joints,
+        source=recording.source,
+        preparation=preparation,
+    )
+
+
+def _as_logged(
+    recording: Recording, settings: PreparationSettings, segments: tuple[LogSegment, ...]
+) -> Dataset:
+    """Return every row as it is, with what was not logged differentiated inside each segment."""
+    qd = recording.qd
+    qdd = recording.qdd
+    trajectory = recording.trajectory
+    cuts = {}
+    if qd is None or qdd is None:
+        qd, differentiated = _differentiated(recording, segments)
+        if qdd is None:
+            qdd = differentiated
+        cuts = {"gaps": _gaps(recording, segments)}
+        if cuts["gaps"]:
+            trajectory = np.empty_like(trajectory)
+            for number, segment in enumerate(segments):
+                trajectory[segment.rows] = number
+    every = settings.every or 1
+    counted = None if every == 1 else np.arange(len(qd)) % every == 0
+    preparation = Preparation(
+        delay=settings.delay,
+        velocity=_origin(recording.qd),
+        acceleration=_origin(recording.qdd),
+        rows=len(qd),
+        samples=len(qd) if counted is None else int(np.count_nonzero(counted)),
+        cuts=_nonzero(cuts),
+        excerpt=recording.excerpt,
+    )
+    return Dataset(
+        t=recording.t,
+        q=recording.q,
+        qd=qd,
+        qdd=qdd,
+        tau=recording.tau,
+        trajectory=trajectory,
+        truth=recording.truth,
+        counted=counted,
+        joints=recording.joints,
+        source=recording.source,
+        preparation=preparation,
+    )
+
+
+def _differentiated(
+    recording: Recording, segments: tuple[LogSegment, ...]
+) -> tuple[Float[np.ndarray, "time dof"], Float[np.ndarray, "time dof"]]:
+    """Return q̇, as logged if it was, and its derivative."""
+    qd = np.empty_like(recording.q)
+    qdd = np.empty_like(recording.q)
+    for segment in segments:
+        rows = segment.rows
+        if len(segment) < 3:
+            label = recording.trajectory[segment.start]
+            problem = (
+                f"trajectory {label} has fewer than 3 samples without a gap, too few to "
+                "differentiate; log qd and qdd or drop it"
+            )
+            raise DataError(recording.source, problem, row=segment.start)
+        logged = None if recording.qd is None else recording.qd[rows]
+        qd[rows], qdd[rows] = derivatives(recording.t[rows], recording.q[rows], logged)
+    return qd, qdd
+
+
+def _origin(logged: np.ndarray | None) -> Origin:
+    return "differentiated" if logged is None else "logged"
+
+
+def _nonzero(counts: dict[str, int]) -> dict[str, int]:
+    return {reason: count for reason, count in counts.items() if count}
+
+
+def _gaps(recording: Recording, segments: tuple[LogSegment, ...]) -> int:
+    """Return the number of cuts inside trajectories."""
+    return len(segments) - len(np.unique(recording.trajectory))
+
+
+def _segments(recording: Recording, *, bridge: bool) -> Iterator[LogSegment]:
+    """Yield rows of one trajectory without gaps; `bridge` joins segments across short gaps."""
+    last: LogSegment | None = None
+    for segment in TimeFaults(recording.t, recording.trajectory).segments:
+        if last is not None and bridge:
+            same = recording.trajectory[last.start] == recording.trajectory[segment.start]
+            gap = recording.t[segment.start] - recording.t[last.end - 1]
+            if same and gap <= longest_bridged(segment.step):
+                last = LogSegment(last.start, segment.end, last.step)
+                continue
+        if last is not None:
+            yield last
+        last = segment
+    if last is not None:
+        yield last
+
+
+def _without_delay(recording: Recording, delay: float) -> Recording:
+    """Shift the torques back by their delay; beyond the end the last one is repeated."""
+    tau = np.empty_like(recording.tau)
+    for label in np.unique(recording.trajectory):
+        rows = recording.trajectory == label
+        t = recording.t[rows]
+        tau[rows] = _interpolated(t + delay, t, recording.tau[rows])
+    return replace(recording, tau=tau)
+
+
+def _interpolated(new: np.ndarray, t: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return columns at other times, by linear interpolation."""
+    return np.stack([np.interp(new, t, column) for column in values.T], axis=1)
+
+
+def stride(recording: Recording, cutoff: float) -> int:
+    """Return how many rows apart samples may be to represent signals below the cut-off [Hz]."""
+    return filters.stride(usual_step(recording.t), cutoff)
+
+
+@dataclass(frozen=True, eq=False)
+class _Motion:
+    """A filtered segment on even time steps; `rows` and `repeated` count the logged rows."""
+
+    t: Float[np.ndarray, " time"]
+    q: Float[np.ndarray, "time dof"]
+    qd: Float[np.ndarray, "time dof"]
+    qdd: Float[np.ndarray, "time dof"]
+    tau: Float[np.ndarray, "time dof"]
+    label: Int[np.ndarray, " time"]
+    moving: Bool[np.ndarray, " time"]
+    counted: Bool[np.ndarray, " time"]
+    rows: int
+    repeated: int
+
+
+def _filtered(
+    recording: Recording, segment: LogSegment, settings: PreparationSettings
+) -> _Motion | None:
+    """Resample a segment evenly and filter it; None if it is too short for the filter."""
+    assert settings.cutoff is not None
+    if len(segment) < FEWEST:
+        return None
+    t = recording.t[segment.rows]
+    logged = {"q": recording.q[segment.rows], "tau": recording.tau[segment.rows]}
+    if recording.qd is not None:
+        logged["qd"] = recording.qd[segment.rows]
+    # Rows that repeat the one before are stale readings; interpolation replaces them.
+    table = np.concatenate(list(logged.values()), axis=1)
+    fresh = np.concatenate([[True], (table[1:] != table[:-1]).any(axis=1)])
+    fresh[-1] = True
+    step = segment.step
+    new = t[0] + step * np.arange(round((t[-1] - t[0]) / step) + 1)
+    rate = 1 / step
+    if settings.cutoff >= 0.5 * rate:
+        problem = (
+            f"is sampled at {rate:.4g} Hz; a cut-off of {settings.cutoff:g} Hz needs more than "
+            f"{2 * settings.cutoff:g} Hz: lower the cut-off"
+        )
+        raise DataError(recording.source, problem, row=segment.start)
+    if len(new) < FEWEST:
+        return None
+    edge = min(round(EDGE * rate / settings.cutoff), len(new) // 4)
+    even = {}
+    for name, values in logged.items():
+        even[name] = _interpolated(new, t[fresh], values[fresh])
+    moving = ~_resting(even["q"], np.ptp(recording.q, axis=0), step)
+    if settings.smooth:
+        for name, values in even.items():
+            even[name] = smoothed(values, rate, settings.cutoff)
+    qd, qdd = derivatives(new, even["q"], even.get("qd"))
+    counted = moving.copy()
+    counted[:edge] = False
+    counted[len(new) - edge :] = False
+    return _Motion(
+        t=new,
+        q=even["q"],
+        qd=qd,
+        qdd=qdd,
+        tau=even["tau"],
+        label=np.full(len(new), recording.trajectory[segment.start]),
+        moving=moving,
+        counted=counted,
+        rows=len(segment),
+        repeated=int(np.count_nonzero(~fresh)),
+    )
+
+
+def _joined(motions: Sequence[_Motion], name: str) -> np.ndarray:
+    return np.concatenate([getattr(motion, name) for motion in motions])
+
+
+def _resting(
+    q: Float[np.ndarray, "time dof"], reach: Float[np.ndarray, " dof"], step: float
+) -> Bool[np.ndarray, " time"]:
+    """Return the rows where no joint moves, except for margins beside motion."""
+    window = max(3, round(REST_SECONDS / step))
+    highest = scipy.ndimage.maximum_filter1d(q, window, axis=0)
+    lowest = scipy.ndimage.minimum_filter1d(q, window, axis=0)
+    still = (highest - lowest <= REST_RANGE * reach).all(axis=1).astype(np.uint8)
+    # The window sees motion half its length away, which shortens a rest by that at both ends.
+    grow = max(0, window // 2 - round(REST_MARGIN / step))
+    return scipy.ndimage.maximum_filter1d(still, 2 * grow + 1).astype(bool)
+
+
+def _cut_at_rests(
+    label: Int[np.ndarray, " time"],
+    t: Float[np.ndarray, " time"],
+    moving: Bool[np.ndarray, " time"],
+) -> tuple[Int[np.ndarray, " time"], int]:
+    """Return labels that also change after each rest, and the number of rests inside a trajectory.
+
+    The rows of a rest belong to the motion before it.
+    """
+    begins = time_breaks(t)
+    begins[1:] |= np.diff(label) != 0
+    begins[0] = False
+    pauses = []
+    for first, end in spans(~moving):
+        if first > 0 and end < len(t) and not begins[first : end + 1].any():
+            pauses.append(end)
+    if not pauses and len(np.unique(label)) == np.count_nonzero(begins) + 1:
+        return label, 0
+    begins[pauses] = True
+    return np.cumsum(begins), len(pauses)

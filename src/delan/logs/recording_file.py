@@ -1,0 +1,215 @@
+"""Files that a recorder writes while the robot moves: a line of JSON, then chunks of rows.
+
+A chunk is a head (mark, number of rows, CRC-32 of the rows, CRC-32 of the head so far;
+little-endian) and rows of float64. Damage costs only the chunk in which it lies.
+"""
+
+import json
+import struct
+import warnings
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from ..errors import DataError, DelanError
+from ..joints import COMPONENTS, Joints, Recording
+from .options import QUANTITIES, REQUIRED
+
+FORMAT = "delan-recording"
+FORMAT_VERSION = 1
+# First bytes of every such file.
+MAGIC = f'{{"format": "{FORMAT}"'.encode()
+
+_MARK = b"\xd5ROW"
+_HEAD = struct.Struct("<4sIII")
+# Bytes within which the first line must end; longer ones are not the header of a recording.
+_LONGEST_HEADER = 1 << 20
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RecordedRows:
+    """The content of a recording file.
+
+    Attributes:
+        columns: quantities of the control loop by name, shape (time, size).
+        joints: joints of the robot.
+        dt: control period [s].
+        header: first line of the file.
+        damaged: number of bytes between whole chunks that were skipped.
+        incomplete: number of bytes after the last whole chunk.
+    """
+
+    columns: Mapping[str, Float[np.ndarray, "time _"]]
+    joints: Joints
+    dt: float
+    header: Mapping[str, Any] = field(repr=False)
+    damaged: int
+    incomplete: int
+
+    @property
+    def problem(self) -> str | None:
+        """Description of the missing bytes, None if none are missing."""
+        parts = []
+        if self.damaged:
+            parts.append(f"{self.damaged} bytes between whole chunks are damaged and were skipped")
+        if self.incomplete:
+            parts.append(f"the last {self.incomplete} bytes are an incomplete chunk")
+        return "; ".join(parts) or None
+
+
+def header_line(
+    joints: Joints, columns: Mapping[str, int], dt: float, provenance: Mapping[str, Any]
+) -> bytes:
+    """Return the first line of a file whose rows hold the given columns of the given sizes."""
+    header = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "joints": {"names": joints.names, "kinds": joints.kinds},
+        "columns": dict(columns),
+        "dt": dt,
+        "provenance": dict(provenance),
+    }
+    return json.dumps(header, allow_nan=False).encode() + b"\n"
+
+
+def chunk_of(rows: bytes, count: int) -> bytes:
+    """Return a chunk of `count` rows, given as the bytes of their little-endian float64 values."""
+    head = struct.pack("<4sII", _MARK, count, zlib.crc32(rows))
+    return head + struct.pack("<I", zlib.crc32(head)) + rows
+
+
+def require_columns(source: str, columns: Mapping[str, int], dof: int) -> None:
+    """Refuse rows that lack t, q or tau, or have a known quantity of the wrong size."""
+    known = {"t": 1, "trajectory": 1, **dict.fromkeys(QUANTITIES, dof)}
+    for name in REQUIRED:
+        if name not in columns:
+            raise DataError(source, f"is missing; the rows hold {', '.join(columns)}", column=name)
+    for name, size in columns.items():
+        if size != known.get(name, size):
+            problem = f"expected {known[name]} numbers per row, got {size}"
+            raise DataError(source, problem, column=name)
+
+
+def read_recording_file(path: str | Path) -> Recording:
+    """Return the recording in a file of a `Recorder`; warn of missing or damaged chunks."""
+    rows = read_rows(path)
+    if rows.problem:
+        warnings.warn(f"{path}: {rows.problem}", RuntimeWarning, stacklevel=2)
+    columns = rows.columns
+    return Recording(
+        t=columns["t"][:, 0],
+        q=columns["q"],
+        tau=columns["tau"],
+        qd=columns.get("qd"),
+        qdd=columns.get("qdd"),
+        trajectory=_labels(str(path), columns),
+        truth={name: columns[name] for name in COMPONENTS if name in columns},
+        joints=rows.joints,
+        source=str(path),
+    )
+
+
+def read_rows(path: str | Path) -> RecordedRows:
+    """Return all quantities in a file of a `Recorder`."""
+    source = str(path)
+    try:
+        content = Path(path).read_bytes()
+    except FileNotFoundError:
+        raise DataError(source, "no such file; check the path") from None
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror}; give a recording that delan wrote"
+        raise DataError(source, problem) from None
+    header, start = _header(source, content)
+    try:
+        joints = Joints(tuple(header["joints"]["names"]), tuple(header["joints"]["kinds"]))
+        sizes = {str(name): int(size) for name, size in header["columns"].items()}
+        dt = float(header["dt"])
+        if min(sizes.values(), default=0) < 1:
+            raise ValueError("a column without numbers")
+    except (DelanError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        problem = f"its header is damaged ({type(error).__name__}: {error}); record again"
+        raise DataError(source, problem) from None
+    require_columns(source, sizes, joints.dof)
+    width = sum(sizes.values())
+    chunks = list(_chunks(content, start, 8 * width))
+    if not chunks:
+        problem = (
+            f"holds no whole chunk of rows in the {len(content) - start} bytes after its header; "
+            "record again"
+        )
+        raise DataError(source, problem)
+    table = np.concatenate([rows for _, rows in chunks]).reshape(-1, width)
+    end = chunks[-1][0]
+    columns = {}
+    first = 0
+    for name, size in sizes.items():
+        columns[name] = table[:, first : first + size]
+        first += size
+    return RecordedRows(
+        columns=columns,
+        joints=joints,
+        dt=dt,
+        header=header,
+        damaged=end - start - len(chunks) * _HEAD.size - table.nbytes,
+        incomplete=len(content) - end,
+    )
+
+
+def _header(source: str, content: bytes) -> tuple[dict[str, Any], int]:
+    """Return the first line and the position at which the chunks begin."""
+    end = content.find(b"\n", 0, _LONGEST_HEADER)
+    try:
+        header = json.loads(content[: max(end, 0)])
+    except (ValueError, RecursionError):
+        header = None
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        problem = (
+            f"is no {FORMAT} file: its first line is no such header; "
+            "give a file that a Recorder wrote"
+        )
+        raise DataError(source, problem)
+    version = header.get("format_version")
+    if version != FORMAT_VERSION:
+        problem = (
+            f"its format version is {version}, this delan reads {FORMAT_VERSION}; update delan"
+        )
+        raise DataError(source, problem)
+    return header, end + 1
+
+
+def _chunks(content: bytes, start: int, row_bytes: int) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield the end position and the values of every whole chunk."""
+    at = content.find(_MARK, start)
+    while at >= 0:
+        begin = at + _HEAD.size
+        if begin <= len(content):
+            _, count, rows_crc, head_crc = _HEAD.unpack_from(content, at)
+            end = begin + count * row_bytes
+            sound = (
+                head_crc == zlib.crc32(content[at : begin - 4])
+                and count > 0
+                and end <= len(content)
+            )
+            if sound and rows_crc == zlib.crc32(memoryview(content)[begin:end]):
+                yield end, np.frombuffer(content, "<f8", count=(end - begin) // 8, offset=begin)
+                at = content.find(_MARK, end)
+                continue
+        at = content.find(_MARK, at + 1)
+
+
+def _labels(source: str, columns: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return the trajectory label of each row, 0 if there are none."""
+    if "trajectory" not in columns:
+        return np.zeros(len(columns["t"]), dtype=int)
+    labels = columns["trajectory"][:, 0]
+    wrong = np.flatnonzero(~(np.abs(labels) < 2**53) | (labels != np.round(labels)))
+    if len(wrong):
+        row = int(wrong[0])
+        problem = f"expected whole-number labels, got {labels[row]}"
+        raise DataError(source, problem, column="trajectory", row=row)
+    return labels.astype(int)

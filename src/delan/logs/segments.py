@@ -1,0 +1,187 @@
+"""Segments of a log: rows in which time increases without a gap, and the rule for what a gap is."""
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int, Real
+
+# The rule for a break in time: a step of more than this many usual steps has lost a sample. One
+# lost sample makes 2, while jitter rarely makes 1.75.
+GAP = 1.75
+
+# On a log with jitter, a gap must also exceed the usual step by this many standard deviations of
+# the steps, or its longest steps would count as lost samples.
+GAP_SPREADS = 8.0
+
+# A changed rate is not a gap: a step belongs to another rate if it differs from the usual one by
+# more than this share in either direction, ...
+ODD_STEP = 0.5
+
+# ... and a trajectory has two rates, not single bad steps, if more than this share of its steps do.
+MIXED_SHARE = 0.1
+
+# The check of a log looks for slightly smaller deviations, so that it reports everything that a fit
+# refuses, whatever is rounded in between.
+SUSPECT_STEP = 0.9 * ODD_STEP
+
+# Trajectories have different rates if their usual steps differ by more than this share.
+OTHER_RATE = 0.1
+
+# No robot is logged at less than 2 Hz [s]: longer steps are in ms, µs or ns.
+SLOWEST_STEP = 0.5
+
+# Gaps up to this time [s], or this many steps if that is longer, are interpolated linearly where a
+# low-pass follows: below its cut-off they carry no information of their own.
+BRIDGED = 0.02
+BRIDGED_STEPS = 5
+
+
+@dataclass(frozen=True)
+class LogSegment:
+    """Rows [start, end) of one trajectory without a break in time, and their usual step [s]."""
+
+    start: int
+    end: int
+    step: float
+
+    @property
+    def rows(self) -> slice:
+        return slice(self.start, self.end)
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+
+def usual_step(t: Real[np.ndarray, " time"]) -> float:
+    """Return the median of the steps forward in time, 0 if there are none."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        steps = np.diff(t)
+    forward = steps[np.isfinite(steps) & (steps > 0)]
+    return float(np.median(forward)) if len(forward) else 0.0
+
+
+def time_breaks(t: Float[np.ndarray, " time"]) -> Bool[np.ndarray, " time"]:
+    """Return the mask of rows before which time does not continue; the first row is one of them."""
+    steps = np.diff(t)
+    return np.concatenate([[True], (steps <= 0) | (steps > GAP * usual_step(t))])
+
+
+def longest_bridged(step: float) -> float:
+    """Return the longest gap [s] that a preparation interpolates; it cuts at longer ones."""
+    return max(BRIDGED, BRIDGED_STEPS * step)
+
+
+def trajectory_bounds(trajectory: Int[np.ndarray, " time"]) -> list[int]:
+    """Return the rows at which trajectories begin, and the number of rows."""
+    return [0, *(np.flatnonzero(np.diff(trajectory)) + 1).tolist(), len(trajectory)]
+
+
+def spans(rows: Bool[np.ndarray, " time"]) -> tuple[tuple[int, int], ...]:
+    """Return the ranges [first, end) in which a mask is true."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], rows, [False]]))).tolist()
+    return tuple(zip(edges[::2], edges[1::2], strict=True))
+
+
+def cut_out(
+    segments: tuple[LogSegment, ...], rows: Bool[np.ndarray, " time"]
+) -> tuple[LogSegment, ...]:
+    """Return the parts of the segments outside the given rows."""
+    remaining = []
+    for segment in segments:
+        for first, end in spans(~rows[segment.rows]):
+            part = LogSegment(segment.start + first, segment.start + end, segment.step)
+            remaining.append(part)
+    return tuple(remaining)
+
+
+class TimeFaults:
+    """Rows at which time is faulty, and the segments between them.
+
+    Attributes:
+        missing: rows without a finite time.
+        backward, repeated, gap: rows whose time is before, equal to or too long after that of the
+            row before.
+        mixed: rows of another sampling rate.
+        bounds: rows at which trajectories begin, and the number of rows.
+        usual_steps: first row and usual step of each trajectory.
+        segments: rows between breaks in time.
+    """
+
+    def __init__(self, t: Float[np.ndarray, " time"], trajectory: Int[np.ndarray, " time"]):
+        self.t = t
+        self.missing = ~np.isfinite(t)
+        self.backward = np.zeros(len(t), dtype=bool)
+        self.repeated = np.zeros(len(t), dtype=bool)
+        self.gap = np.zeros(len(t), dtype=bool)
+        self.mixed = np.zeros(len(t), dtype=bool)
+        self.bounds = np.array(trajectory_bounds(trajectory))
+        self.usual_steps: list[tuple[int, float]] = []
+        # Standard deviation of a trajectory's steps in usual steps, and their number.
+        self._jitters: list[tuple[float, int]] = []
+        segments: list[LogSegment] = []
+        for start, end in itertools.pairwise(self.bounds.tolist()):
+            segments += self._examine(start, end)
+        self.segments = tuple(segments)
+        for start, step in self.usual_steps:
+            first = self.usual_steps[0][1]
+            if abs(step - first) > OTHER_RATE * first:
+                self.mixed[start : self.end(start)] = True
+
+    def end(self, start: int) -> int:
+        """Return the end of the trajectory of a row."""
+        return int(self.bounds[np.searchsorted(self.bounds, start, side="right")])
+
+    @property
+    def step(self) -> float:
+        """Median of the trajectories' usual steps, in the unit of the log."""
+        if not self.usual_steps:
+            return 0.0
+        return float(np.median([step for _, step in self.usual_steps]))
+
+    @property
+    def scale(self) -> float:
+        """Time units per second, 1, 10³, 10⁶ or 10⁹, derived from the usual step."""
+        ratio = self.step / SLOWEST_STEP
+        if ratio < 1:
+            return 1.0
+        return float(10.0 ** (3 * min(3, 1 + np.floor(np.log10(ratio) / 3))))
+
+    @property
+    def jitter(self) -> float:
+        """Standard deviation of the steps, in usual steps."""
+        total = sum(count for _, count in self._jitters)
+        if not total:
+            return 0.0
+        return float(np.sqrt(sum(jitter**2 * count for jitter, count in self._jitters) / total))
+
+    def _examine(self, start: int, end: int) -> list[LogSegment]:
+        """Mark the faults of one trajectory and return its segments."""
+        t = self.t[start:end]
+        steps = np.diff(t)
+        forward = steps[np.isfinite(steps) & (steps > 0)]
+        step = usual_step(t)
+        odd = np.abs(forward - step) > SUSPECT_STEP * step
+        even = forward[~odd]
+        jitter = float(np.std(even) / step) if len(even) > 1 else 0.0
+        rest = slice(start + 1, end)
+        self.backward[rest] = steps < 0
+        self.repeated[rest] = steps == 0
+        if np.count_nonzero(odd) > MIXED_SHARE * len(forward):
+            self.mixed[rest] = np.abs(steps - step) > SUSPECT_STEP * step
+            jitter = 0.0
+        else:
+            self.gap[rest] = steps > step * max(GAP, 1 + GAP_SPREADS * jitter)
+            # A repeated time stamp makes the next step long without a lost sample.
+            self.gap[start + 2 : end] &= ~self.repeated[start + 1 : end - 1]
+        if len(forward):
+            self.usual_steps.append((start, step))
+            self._jitters.append((jitter, len(even)))
+        broken = ~np.isfinite(t)
+        broken[1:] |= ~(steps > 0) | self.gap[rest]
+        cuts = [start, *(start + np.flatnonzero(broken)).tolist(), end]
+        return [
+            LogSegment(first, last, step)
+            for first, last in itertools.pairwise(cuts)
+            if last > first and np.isfinite(self.t[first])
+        ]

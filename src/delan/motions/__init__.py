@@ -1,0 +1,1 @@
+"""Motions for a robot to follow: letters, cosines and excitation for identification."""

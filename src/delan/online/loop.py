@@ -1,0 +1,437 @@
+"""The control loop: state in, torque out, once per period.
+
+The loop waits for its clock and for nothing else. With a `SteppedClock`, whose time stands still
+while something is computed, the same code waits for results, so that runs are reproducible
+bit for bit.
+"""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Float
+
+from ..errors import SettingsError
+from ..joints import JointState, JointTarget, Trajectory
+from ..robots.robot import Robot
+from .admission import Admission, AdmissionSettings, Intake
+from .broadcast import Onlooker, ShownPeriod
+from .clocks import Clock, Deadlines, SteppedClock, Tick
+from .controller import Refresh, TrackingController
+from .guard import Guard, GuardSettings
+from .learner import Learner
+from .model_torque import Compiled, FeedForward
+from .process import no_garbage_collection, workers_follow
+from .recorder import Recorder
+from .schedule import Schedule, make_schedule
+from .stats import Ending, Log, LogEntry, LoopProgress, LoopResult, LoopStats
+
+Vector = Float[np.ndarray, " dof"]
+
+
+@dataclass(frozen=True)
+class LoopSettings:
+    """Rates and behaviour of the loop.
+
+    Attributes:
+        rate: control rate [Hz]; must be that of the robot.
+        feed_forward_rate: rate at which τ_ff is updated [Hz].
+        training: pass samples to the learner and take its models; otherwise the model is frozen.
+        progress: time between two calls of the progress callback [s].
+        stop: time in which the robot is braked when it has to stop [s]; it is held as long again.
+        catches_up: step the robot through periods that passed before the loop could act. True for
+            a simulation, False for a real robot, which moves by itself.
+        admission: how learned models are judged.
+        guard: thresholds on states and torques.
+    """
+
+    rate: float = 500.0
+    feed_forward_rate: float = 200.0
+    training: bool = True
+    progress: float = 0.2
+    stop: float = 0.3
+    catches_up: bool = True
+    admission: AdmissionSettings = field(default_factory=AdmissionSettings)
+    guard: GuardSettings = field(default_factory=GuardSettings)
+
+    def __post_init__(self) -> None:
+        for name in ("rate", "feed_forward_rate", "progress", "stop"):
+            value = getattr(self, name)
+            if not 0 < value < float("inf"):
+                raise SettingsError(f"{name} must be positive and finite, got {value}")
+        if self.feed_forward_rate > self.rate:
+            raise SettingsError(
+                f"feed_forward_rate is {self.feed_forward_rate:g} Hz, expected at most the "
+                f"control rate of {self.rate:g} Hz"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Rig:
+    """A robot with all that drives it and all that its rows go to.
+
+    Attributes:
+        learner: gets every sample and provides models to `feed_forward`, which must be `Compiled`
+            of its blueprint. The loop starts it and does not close it.
+        recorder: gets every row; its format has the `row_layout` of the robot.
+    """
+
+    robot: Robot
+    controller: TrackingController
+    feed_forward: FeedForward
+    learner: Learner | None = None
+    recorder: Recorder | None = None
+
+    def require_matching(self, settings: LoopSettings) -> None:
+        """Raise if the parts belong to another robot, rate or model."""
+        robot = self.robot
+        if abs(robot.dt * settings.rate - 1) > 1e-6:
+            raise SettingsError(
+                f"the loop runs at {settings.rate:g} Hz and the robot at {1 / robot.dt:g} Hz; "
+                "give the robot the period dt = 1 / rate, or the loop the robot's rate"
+            )
+        dofs = {"gains": self.controller.gains.dof, "feed-forward": self.feed_forward.joints.dof}
+        for name, dof in dofs.items():
+            if dof != robot.joints.dof:
+                raise SettingsError(
+                    f"the {name} are for {dof} joints and the robot has {robot.joints.dof}; "
+                    "give those of this robot"
+                )
+        if self.learner is None or not settings.training:
+            return
+        compiled = self.feed_forward if isinstance(self.feed_forward, Compiled) else None
+        if compiled is None or compiled.blueprint != self.learner.blueprint:
+            raise SettingsError(
+                "a learner needs a feed-forward that can take its models: "
+                "give `Compiled(learner.blueprint)`"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Observers:
+    """Those who follow a run from outside.
+
+    Attributes:
+        progress: called now and then from inside the loop; must be short.
+        onlooker: sees every period; it may set `stop`.
+        stop: ends the run early when set; the robot is braked first.
+    """
+
+    progress: Callable[[LoopProgress], None] | None = None
+    onlooker: Onlooker | None = None
+    stop: threading.Event = field(default_factory=threading.Event)
+
+
+def run_loop(
+    rig: Rig,
+    reference: Trajectory | Sequence[Trajectory],
+    clock: Clock,
+    *,
+    settings: LoopSettings | None = None,
+    start: JointState | None = None,
+    observers: Observers | None = None,
+) -> LoopResult:
+    """Drive the robot along the reference.
+
+    Ctrl-C, SIGTERM and `observers.stop` end the run early: the robot is braked first, and the
+    result is complete up to there.
+
+    Args:
+        start: current state of the robot, to continue from there; None resets the robot to the
+            start of the reference.
+    """
+    settings = settings or LoopSettings()
+    observers = observers or Observers()
+    robot = rig.robot
+    rig.require_matching(settings)
+    here = None if start is None else start.q
+    schedule = make_schedule(reference, robot.limits, robot.dt, start=here)
+    first = schedule.target(0)
+    rig.feed_forward.prepare(first.q_des)
+    intake = None
+    if settings.training and rig.learner is not None and isinstance(rig.feed_forward, Compiled):
+        admission = Admission(rig.feed_forward, robot.limits, robot.dt, settings.admission)
+        admission.prepare()
+        rig.learner.start()
+        intake = Intake(rig.learner, admission, robot.dt)
+    if start is None:
+        start = robot.reset(first.q_des, first.qd_des)
+    run = _Run(rig, schedule, intake, settings, start, observers)
+    run.patient = isinstance(clock, SteppedClock)
+    quiet = nullcontext() if run.patient else no_garbage_collection()
+    with _interrupts(observers.stop), workers_follow(), quiet:
+        run.through(clock)
+    return run.result()
+
+
+class _Run:
+    """One run of the loop, period by period."""
+
+    patient = False  # whether to wait for results, as with a stepped clock
+
+    def __init__(
+        self,
+        rig: Rig,
+        schedule: Schedule,
+        intake: Intake | None,
+        settings: LoopSettings,
+        start: JointState,
+        observers: Observers,
+    ):
+        robot = rig.robot
+        self._robot = robot
+        self._controller = rig.controller
+        self._recorder = rig.recorder
+        self._schedule = schedule
+        self._intake = intake
+        self._settings = settings
+        self._observers = observers
+        self._dt = robot.dt
+        share = settings.feed_forward_rate / settings.rate
+        self._refresh = Refresh(rig.feed_forward, rig.controller, share)
+        self._guard = Guard(robot.limits, robot.dt, settings.guard)
+        self._measured = start  # as the robot reported it
+        self._state = start  # as the guard let it through
+        self._plausible = False
+        self._stale = False  # whether the state was measured before a gap
+        self._tau = np.zeros(robot.joints.dof)
+        self._start = start.t
+        self._braking = max(1, round(settings.stop / robot.dt))
+        self._log = Log(robot.joints.dof, schedule.end + 2 * self._braking)
+        self._done = 0
+        self._next_progress = 0
+        self._ended: Ending = "finished"
+        self._reason = "the reference is at its end"
+
+    def through(self, clock: Clock) -> None:
+        """Run until the schedule ends."""
+        self._controller.feed_forward = np.zeros(len(self._tau))
+        self._refresh.begin(0, self._ahead)
+        self._refresh.collect(0, wait=True)
+        deadlines = Deadlines(clock, self._dt)
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                while self._done < self._schedule.end:
+                    tick = deadlines.wait()
+                    self._pass(min(tick.number, self._schedule.end))
+                    if self._done < self._schedule.end:
+                        self._period(tick)
+        except BaseException:
+            # A callback, the learner or the robot failed: the last torque must not stay applied.
+            with suppress(Exception):
+                self._robot.step(np.zeros(len(self._tau)))
+            raise
+
+    def _pass(self, period: int) -> None:
+        """Account for the periods before the given one, in which the loop did not act."""
+        if self._settings.catches_up:
+            while self._done < period:
+                self._coast()
+        elif self._done < period:
+            self._skip(period)
+
+    def _skip(self, period: int) -> None:
+        """Repeat the last row in the log; neither learner nor recorder gets anything."""
+        seen = max(self._done - 1, 0)
+        for k in range(self._done, period):
+            self._log.write(k, self._entry(k, seen))
+        self._done = period
+        self._stale = True
+
+    def _coast(self) -> None:
+        """Step the robot through a missed period with the last torque."""
+        self._log.mark()
+        self._sense()
+        self._apply(self._tau)
+        self._done += 1
+
+    def _period(self, tick: Tick) -> None:
+        k = self._done
+        t = self._time(k)
+        self._log.mark()
+        self._sense()
+        self._maybe_end(k)
+        self._log.spent("control")
+        self._refresh.collect(k, wait=self.patient)
+        self._log.spent("feed_forward")
+        tau = self._torque(k)
+        self._log.spent("control")
+        self._apply(tau)
+        if k + 1 < self._schedule.end:
+            self._refresh.begin(k + 1, self._ahead)
+        self._log.spent("feed_forward")
+        if self._intake is not None:
+            self._intake.take(k, t, self._schedule, wait=self.patient)
+            self._intake.watch(k, t)
+        self._log.spent("gate")
+        self._report(k, t)
+        self._show(k, tick)
+        self._log.acted(tick.lateness)
+        self._done = k + 1
+
+    def _sense(self) -> None:
+        """Take the state at the end of the last period, if it is plausible."""
+        before = self._state
+        plausible_before = self._plausible
+        self._state = self._guard.state(self._measured)
+        self._plausible = self._guard.believed and not self._stale
+        self._stale = False
+        if self._intake is not None and self._done:
+            window = self._intake.admission.window
+            if plausible_before and self._plausible:
+                window.add(before, self._tau, self._state)
+            else:
+                window.cut()
+
+    def _maybe_end(self, k: int) -> None:
+        """Begin to brake if the guard or somebody outside asks for it."""
+        if self._ended != "finished":
+            return
+        if self._guard.stopped is not None:
+            self._ended = "stopped"
+            self._reason = self._guard.stopped
+        elif self._observers.stop.is_set():
+            self._ended = "interrupted"
+            self._reason = "stopped from outside"
+        else:
+            return
+        self._schedule = self._schedule.braked(k, self._braking, self._dt, self._robot.limits)
+
+    def _torque(self, k: int) -> Vector:
+        if self._guard.stopped is not None:
+            return self._guard.damped(self._state, self._controller.gains.damping)
+        self._guard.counts["target"] += int(self._schedule.cut[k - self._schedule.first])
+        feedback = self._controller.feedback(self._state, self._schedule.target(k))
+        return self._guard.torque(self._state, feedback, self._controller.feed_forward)
+
+    def _apply(self, tau: Vector) -> None:
+        """Step the robot for one period, then log the period and pass it on."""
+        k = self._done
+        measured = self._measured
+        self._measured = self._robot.step(tau)
+        self._tau = tau
+        self._log.spent("robot")
+        row = self._log.write(k, self._entry(k, k))
+        if self._recorder is not None:
+            # The recording has what the robot reported, even if the guard did not believe it.
+            self._recorder.append(row if self._plausible else self._log.with_state(row, measured))
+        self._log.spent("recorder")
+        if self._intake is not None and self._plausible:
+            self._intake.learner.give(self._time(k), self._state.q, self._state.qd, tau)
+        self._log.spent("learner")
+
+    def _entry(self, k: int, target: int) -> LogEntry:
+        """Return the log entry of period k with the target of another period."""
+        return LogEntry(
+            self._time(k),
+            self._state,
+            self._tau,
+            self._schedule.row(target),
+            self._controller.feed_forward,
+            self._schedule.piece[target - self._schedule.first],
+            self._swaps,
+        )
+
+    def _report(self, k: int, t: float) -> None:
+        """Call the progress callback if it is time to."""
+        if self._observers.progress is None or k < self._next_progress:
+            return
+        self._next_progress = k + max(1, round(self._settings.progress / self._dt))
+        swapped = None if self._intake is None else self._intake.swapped
+        progress = LoopProgress(
+            t=t,
+            seconds=self._schedule.end * self._dt,
+            label=self._schedule.labels[self._schedule.piece[k - self._schedule.first]],
+            error=self._log.recent_error(k, round(1 / self._dt)),
+            missed=k - self._log.ticks,
+            late=self._refresh.late,
+            swaps=self._swaps,
+            refused=self._refused,
+            model_age=None if swapped is None else t - swapped,
+        )
+        self._observers.progress(progress)
+        self._log.spent("progress")
+
+    def _show(self, k: int, tick: Tick) -> None:
+        if self._observers.onlooker is None:
+            return
+        period = ShownPeriod(
+            number=k,
+            row=self._log.row(k),
+            ahead=self._schedule.rows[k - self._schedule.first :],
+            lateness=tick.lateness,
+            missed=k - self._log.ticks,
+            late=self._refresh.late,
+            refused=self._refused,
+        )
+        self._observers.onlooker.see(period)
+        self._log.spent("onlooker")
+
+    def _ahead(self, k: int) -> JointTarget:
+        """Return the target of a future period; the last target continues after the end."""
+        return self._schedule.target(min(k, self._schedule.end - 1))
+
+    def _time(self, k: int) -> float:
+        return self._start + k * self._dt
+
+    @property
+    def _swaps(self) -> int:
+        return 0 if self._intake is None else self._intake.swaps
+
+    @property
+    def _refused(self) -> int:
+        return 0 if self._intake is None else sum(self._intake.admission.refused.values())
+
+    def result(self) -> LoopResult:
+        """Return the result of the run so far."""
+        recorder = self._recorder
+        intake = self._intake
+        log = self._log
+        stats = LoopStats(
+            periods=self._done,
+            missed=self._done - log.ticks,
+            late_feedforward=self._refresh.late,
+            lost_samples=0 if intake is None else intake.lost,
+            restarts=0 if intake is None else intake.restarts,
+            swaps=self._swaps,
+            refused={} if intake is None else intake.admission.refused,
+            guard=self._guard.counts,
+            torque_max=log.torque_max(self._done),
+            lateness_us=log.lateness_us,
+            parts_us=log.parts_us,
+            unrecorded=0 if recorder is None else recorder.dropped,
+            recording_problem=None if recorder is None else recorder.problem,
+        )
+        return LoopResult(
+            **log.columns(self._done),
+            labels=self._schedule.labels,
+            scored=self._schedule.scored,
+            stats=stats,
+            events=() if intake is None else intake.all_events(),
+            ended=self._ended,
+            reason=self._reason,
+            state=self._measured,
+        )
+
+
+@contextmanager
+def _interrupts(stop: threading.Event) -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM set `stop` while the main thread runs the loop.
+
+    A handler that the caller has set for SIGTERM stays.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signals = [signal.SIGINT]
+    if not callable(signal.getsignal(signal.SIGTERM)):
+        signals.append(signal.SIGTERM)
+    handlers = {number: signal.signal(number, lambda *_: stop.set()) for number in signals}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)

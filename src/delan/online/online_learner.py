@@ -1,0 +1,346 @@
+"""Learning while the robot moves: a memory of samples, and the training steps used offline."""
+
+from collections import deque
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from ..errors import SettingsError
+from ..joints import Dataset
+from ..logs.filters import CausalSampler
+from ..models.chain import LagrangianChainSettings
+from ..models.dynamics import Normalisation, trainable
+from ..models.model import Blueprint
+from ..solvers import adam, marquardt
+from ..solvers.adam import DescentSettings
+from ..solvers.loss import Objective, Samples, Scale, data_loss
+from ..solvers.marquardt import MarquardtSettings
+from ..solvers.plan import SMALL_WEIGHTS, head
+
+Rows = Float[np.ndarray, "rows columns"]
+
+HELD_OUT = 10  # every 10th sample is held out and judges the models
+WARM_UP_EPOCHS = 5  # passes of Adam in one step
+WARM_UP_STEPS = 8  # such steps before the second-order method takes over a small network
+BETTER = 0.98  # a model replaces the best one if its error is below this fraction of it
+# A start whose loss does not fall below this fraction within so many steps has stalled; it is given
+# up if another start has less than FAR_BETTER of its error.
+STALLED = 0.97
+STALLED_STEPS = 40
+FAR_BETTER = 0.3
+# The usual error on the newest samples is the median of the last USUAL ones. The robot has changed
+# if the error is DRIFT times the usual one and above DRIFT_FLOOR of the variance of the torque.
+USUAL = 200
+USUAL_LEAST = 20  # errors that are needed for the median
+DRIFT = 8.0
+DRIFT_FLOOR = 3e-3
+
+
+@dataclass(frozen=True)
+class LearnerSettings:
+    """How to learn beside a running robot.
+
+    Attributes:
+        rate: samples per second.
+        cutoff: cutoff of the causal low-pass on all signals [Hz]; None for none.
+        recent, reservoir: size of the memory of the newest samples, and of the whole run.
+        rows: samples of one step of the second-order method, half of them from the newest.
+        starts: models of a chain that are trained in turn, in case one is in a local minimum.
+        first: samples before the first step.
+        window: newest samples on which a change of the robot is detected.
+    """
+
+    rate: float = 100.0
+    cutoff: float | None = 30.0
+    recent: int = 500
+    reservoir: int = 4000
+    rows: int = 512
+    starts: int = 2
+    first: int = 60
+    window: int = 50
+    objective: Objective = field(default_factory=Objective)
+    adam: DescentSettings = field(default_factory=DescentSettings)
+    marquardt: MarquardtSettings = field(default_factory=MarquardtSettings)
+
+    def __post_init__(self) -> None:
+        for name in ("recent", "reservoir", "rows", "starts", "first", "window"):
+            if getattr(self, name) < 1:
+                raise SettingsError(f"{name} must be at least 1, got {getattr(self, name)}")
+
+
+class Memory:
+    """The newest samples, and a reservoir in which every sample of the run is equally likely."""
+
+    def __init__(self, columns: int, recent: int, reservoir: int, *, seed: int):
+        self._recent = np.zeros((recent, columns))
+        self._reservoir = np.zeros((reservoir, columns))
+        self._rng = np.random.default_rng(seed)
+        self.seen = 0
+
+    def add(self, rows: Rows) -> None:
+        """Add samples, in order of time."""
+        for row in rows:
+            self._recent[self.seen % len(self._recent)] = row
+            place = self.seen
+            if place >= len(self._reservoir):
+                place = int(self._rng.integers(self.seen + 1))
+            if place < len(self._reservoir):
+                self._reservoir[place] = row
+            self.seen += 1
+
+    def newest(self, count: int) -> Rows:
+        """Return the last `count` samples, oldest first, or all if there are fewer."""
+        count = min(count, self.seen, len(self._recent))
+        return self._recent[(self.seen - count + np.arange(count)) % len(self._recent)]
+
+    def draw(self, count: int) -> Rows:
+        """Return `count` random samples with repetition, half of them from the newest."""
+        half = count // 2
+        newest = self._rng.integers(min(self.seen, len(self._recent)), size=half)
+        whole = self._rng.integers(min(self.seen, len(self._reservoir)), size=count - half)
+        return np.vstack([self._recent[newest], self._reservoir[whole]])
+
+    def all(self) -> Rows:
+        """Return the samples in the reservoir."""
+        return self._reservoir[: min(self.seen, len(self._reservoir))]
+
+    def forget(self, keep: int) -> None:
+        """Forget all but the last `keep` samples."""
+        newest = self.newest(keep).copy()
+        self.seen = 0
+        self.add(newest)
+
+
+@dataclass
+class _Start:
+    """A model in training: the state of its method, recent losses, and error on held-out samples."""
+
+    state: Any
+    losses: deque[float] = field(default_factory=lambda: deque(maxlen=STALLED_STEPS))
+    error: float = float("inf")
+
+
+def sampler_for(blueprint: Blueprint, dt: float, settings: LearnerSettings) -> CausalSampler:
+    """Return the sampler for periods of dt [s]; raise if the model cannot be learned online."""
+    if blueprint.friction is not None and blueprint.friction.stops:
+        raise SettingsError(
+            "friction with memory (stops) cannot be learned online; leave that term out"
+        )
+    return CausalSampler(
+        blueprint.joints.dof, dt, rate=min(settings.rate, 1 / dt), cutoff=settings.cutoff
+    )
+
+
+class OnlineLearner:
+    """Takes samples and improves its models step by step.
+
+    Attributes:
+        best: the model with the lowest error on held-out samples; None before the first.
+        error: that error, as nMSE.
+        events: changes of the robot, each with the time of the newest sample [s].
+        loss: of the last step; NaN before the first.
+        steps, trained: steps made, and samples that went through them.
+    """
+
+    def __init__(
+        self,
+        blueprint: Blueprint,
+        dt: float,
+        settings: LearnerSettings | None = None,
+        *,
+        seed: int = 0,
+    ):
+        settings = settings or LearnerSettings()
+        self.blueprint = blueprint
+        self.settings = settings
+        columns = 4 * blueprint.joints.dof
+        held_out = settings.reservoir // HELD_OUT + 1
+        self._sampler = sampler_for(blueprint, dt, settings)
+        self._memory = Memory(columns, settings.recent, settings.reservoir, seed=seed)
+        self._judge = Memory(columns, settings.recent, held_out, seed=seed + 1)
+        self._key = jax.random.key(seed)
+        self._starts: list[_Start] = []
+        self._usual: deque[float] = deque(maxlen=USUAL)
+        self._chain = isinstance(blueprint.mechanics, LagrangianChainSettings)
+        self._second_order = _weight_count(blueprint) <= SMALL_WEIGHTS
+        self._t = 0.0
+        self.steps = 0
+        self.trained = 0
+        self.loss = float("nan")
+        self.best: Any = None
+        self.error = float("inf")
+        self.events: list[tuple[float, str]] = []
+
+    @property
+    def samples(self) -> int:
+        """Number of samples since the beginning, or since the robot changed."""
+        return self._memory.seen + self._judge.seen
+
+    def prepare(self) -> None:
+        """Compile all steps on random numbers, so that the first real step is not slower."""
+        shape = (2 * self.settings.first, 4 * self.blueprint.joints.dof)
+        rows = np.random.default_rng(0).standard_normal(shape)
+        other = OnlineLearner(self.blueprint, 1e-2, self.settings)
+        other._memory.add(rows)
+        other._judge.add(rows)
+        for _ in range(2):
+            other.improve()
+
+    def resume(self, model: Any) -> None:
+        """Continue from a model instead of random weights."""
+        with self._precision():
+            self._starts = [self._begin(model)]
+            self.best = model
+
+    def absorb(self, rows: Rows) -> None:
+        """Add measured rows (t, q, q̇, τ) of consecutive control periods."""
+        if len(rows) == 0:
+            return
+        self._t = float(rows[-1, 0])
+        samples = self._sampler.push(rows)
+        held_out = (np.arange(len(samples)) + self.samples) % HELD_OUT == 0
+        self._memory.add(samples[~held_out])
+        self._judge.add(samples[held_out])
+
+    def improve(self) -> bool:
+        """Make one step if there are enough samples; return whether `best` is a better model."""
+        first = self.settings.first
+        if self._memory.seen < first or self._judge.seen == 0:
+            return False
+        with self._precision():
+            wanted = self.settings.starts if self._chain else 2
+            count = len(self._starts)
+            if count < wanted and self._memory.seen >= first * 4**count:
+                self._starts.append(self._fresh())
+            self._watch_for_change()
+            turn = self._starts[self.steps % len(self._starts)]
+            self.steps += 1
+            self._step(turn)
+            better = self._judged(turn)
+            self._replace_if_lost(turn)
+            return better
+
+    def _precision(self) -> Any:
+        return jax.enable_x64(True) if self._second_order else nullcontext()
+
+    def _fresh(self) -> _Start:
+        """Return random weights, scaled to the samples so far."""
+        self._key, key = jax.random.split(self._key)
+        seen = self._dataset(self._memory.all())
+        model = self.blueprint.build(Normalisation.of(seen), key=key)
+        if self.blueprint.friction is not None:
+            model = eqx.tree_at(
+                lambda model: model.friction, model, head(self.blueprint.friction, seen)
+            )
+        return self._begin(model)
+
+    def _begin(self, model: Any) -> _Start:
+        model = jax.tree.map(
+            lambda leaf: jnp.asarray(np.asarray(leaf)) if eqx.is_array(leaf) else leaf, model
+        )
+        settings = self.settings
+        if self._second_order and self._chain:
+            return _Start(marquardt.init(model, settings.marquardt))
+        return _Start(adam.init(model, self._scale(), settings.objective, settings.adam))
+
+    def _step(self, start: _Start) -> None:
+        settings = self.settings
+        samples = self._samples(self._memory.draw(settings.rows))
+        scale = self._scale()
+        if isinstance(start.state, adam.LearnerState):
+            rates = jnp.full(WARM_UP_EPOCHS, start.state.learning_rate)
+            state = eqx.tree_at(lambda one: one.scale, start.state, scale)
+            self._key, key = jax.random.split(self._key)
+            state, report = adam.run_epochs(state, samples, samples, rates, key)
+            loss = float(report.training)
+            self.trained += WARM_UP_EPOCHS * settings.rows
+            if self._second_order and len(start.losses) >= WARM_UP_STEPS:
+                state = marquardt.init(state.model, settings.marquardt)
+        else:
+            state, value = marquardt.update(
+                start.state, samples, scale, settings.objective, settings.marquardt
+            )
+            loss = float(value)
+            self.trained += settings.rows
+        if np.isfinite(loss):
+            start.state = state
+        start.losses.append(loss)
+        self.loss = loss
+
+    def _judged(self, start: _Start) -> bool:
+        """Compare a model with the best one on the same held-out samples."""
+        rows = self._judge.draw(self.settings.rows // 2)
+        start.error = self._error(start.state.model, rows)
+        self.error = float("inf") if self.best is None else self._error(self.best, rows)
+        if not start.error < BETTER * self.error:
+            return False
+        self.best = start.state.model
+        self.error = start.error
+        return True
+
+    def _replace_if_lost(self, start: _Start) -> None:
+        """Give up a start that has stalled while another is far better."""
+        losses = list(start.losses)
+        stalled = len(losses) == STALLED_STEPS and min(losses[-5:]) > STALLED * min(losses[:5])
+        if stalled and self.error < FAR_BETTER * start.error and len(self._starts) > 1:
+            self._starts[self._starts.index(start)] = self._fresh()
+
+    def _watch_for_change(self) -> None:
+        """Forget the past when the newest samples no longer fit a model that used to fit."""
+        newest = self._memory.newest(self.settings.window)
+        if self.best is None or len(newest) < self.settings.window:
+            return
+        error = self._error(self.best, newest)
+        usual = float("inf")
+        if len(self._usual) >= USUAL_LEAST:
+            usual = float(np.median(self._usual))
+        if error < DRIFT * max(usual, DRIFT_FLOOR):
+            self._usual.append(error)
+            return
+        if usual > DRIFT_FLOOR:
+            return  # the model does not fit yet, so nothing is known about the robot
+        text = f"the robot has changed: error {error:.2g}, usually {usual:.2g}; forgetting"
+        self.events.append((self._t, text))
+        self._memory.forget(self.settings.window // 4)
+        self._judge.forget(2)
+        self._usual.clear()
+        self._starts = self._starts and [self._begin(self.best)]
+
+    def _error(self, model: Any, rows: Rows) -> float:
+        """Return the nMSE on rows, relative to the variance of all torques in memory."""
+        value = float(_loss(model, self._samples(rows), self._scale(), self.settings.objective))
+        return value if np.isfinite(value) else float("inf")
+
+    def _samples(self, rows: Rows) -> Samples:
+        return Samples(*(jnp.asarray(part) for part in np.split(rows, 4, axis=1)))
+
+    def _scale(self) -> Scale:
+        # Untied: a model that drives a robot does not need a geometry that can be read.
+        return Scale.of(self._dataset(self._memory.all()), self.settings.objective).untied()
+
+    def _dataset(self, rows: Rows) -> Dataset:
+        q, qd, qdd, tau = np.split(rows, 4, axis=1)
+        return Dataset(
+            t=np.zeros(len(rows)),
+            q=q,
+            qd=qd,
+            qdd=qdd,
+            tau=tau,
+            trajectory=np.zeros(len(rows), dtype=int),
+            joints=self.blueprint.joints,
+        )
+
+
+_loss = eqx.filter_jit(data_loss)
+
+
+def _weight_count(blueprint: Blueprint) -> int:
+    """Return the number of weights that training changes."""
+    weights, _ = trainable(blueprint.build(key=jax.random.key(0)))
+    return sum(leaf.size for leaf in jax.tree.leaves(weights))

@@ -1,0 +1,207 @@
+"""Everything that the page of a fit shows, and the verdict in sentences."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from ..joints import Dataset
+from ..learning.contenders import Entry
+from ..learning.fit import Fit
+from ..learning.scores import Scores
+from ..learning.verdict import Doubt, Verdict, judge
+from ..logs.doctor import Finding
+from ..models.model import Model
+
+# What the models that take part are called in sentences and tables.
+NAMES = {
+    "chain": "chain",
+    "chain near URDF": "chain near the URDF",
+    "delan": "DeLaN network",
+    "feedforward": "feed-forward network",
+    "identified": "identified URDF",
+    "residual": "URDF with a residual network",
+    "constant": "constant torque",
+}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FitReport:
+    """All that the page of a fit shows.
+
+    Attributes:
+        log: its name; command: that makes the page again.
+        findings: of the log doctor.
+        test: name of a log that took no part in the choice; test_set: its samples, prepared as the
+            log was; test_scores: of every model there, by name.
+        coverage: the share of torques inside the model's band, per joint, on the test motion or,
+            without one, on the validation motion.
+        motion_file: where the motion to record next was written.
+        versions: of the packages in use.
+        sketch: of the log's rows, by which a model file recognises them.
+    """
+
+    log: str
+    fit: Fit
+    findings: tuple[Finding, ...] = ()
+    test: str | None = None
+    test_set: Dataset | None = None
+    test_scores: Mapping[str, Scores] = field(default_factory=dict)
+    coverage: Float[np.ndarray, " dof"] | None = None
+    motion_file: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    command: str = ""
+    sketch: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def chosen(self) -> Entry:
+        """The entry of the model to deploy."""
+        return self.fit.chosen
+
+    @property
+    def trusted(self) -> Model | None:
+        """The chosen model with its band and domain, as it may be shown on the held-out motion."""
+        if self.fit.trusted is None or self.test_set is None:
+            return self.fit.trusted
+        return self.fit.model
+
+    def shown(self, entry: Entry, dataset: Dataset) -> Model:
+        """The model of an entry for a motion: on validation, one that has not learned from it."""
+        return entry.model if dataset is self.fit.validation else entry.deployed
+
+    @property
+    def unseen(self) -> Dataset:
+        """The motion in the figures: the test motion, or else the validation motion."""
+        return self.fit.validation if self.test_set is None else self.test_set
+
+    @property
+    def unseen_words(self) -> str:
+        """The name of that motion in a sentence."""
+        if self.test is not None:
+            return f"the test motion ({self.test})"
+        count = len(self.fit.validation.samples.trajectories)
+        return "the validation motion" if count == 1 else f"{count} validation trajectories"
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether to deploy the model, judged on the test motion where there is one."""
+        fit = self.fit
+        return judge(
+            fit.entries,
+            self.test_scores,
+            interrupted=fit.interrupted,
+            seconds=fit.options.seconds,
+        )
+
+
+def verdict_text(report: FitReport) -> str:
+    """Which model to deploy and why, with what speaks against it."""
+    verdict = report.verdict
+    where = f"on {report.unseen_words}"
+    if verdict.decision == "refuse":
+        than = "worse than the mean torque of that motion"
+        if not verdict.beats_constant:
+            than = f"no better than {_the('constant')} ({verdict.constant:.2g})"
+        which = "the model that validation chose"
+        if verdict.judged_on == "validation":
+            which = "the best of them"
+        return (
+            f"Do not deploy any of these models: {where} {which}, {_the(verdict.model)}, has an "
+            f"nMSE of {verdict.error:.2g}, {than}. {_remedy(report, verdict)}"
+        )
+    against = [f"{verdict.constant:.2g} of {_the('constant')}"]
+    if verdict.rival is not None:
+        name, error = verdict.rival
+        against.insert(0, f"{error:.2g} of {_the(name)}")
+    reason = f"{where} its nMSE is {verdict.error:.2g}, against {' and '.join(against)}"
+    if verdict.decision == "deploy":
+        return f"Deploy {_the(verdict.model)}: {reason}."
+    doubts = "; ".join(_doubt_text(doubt, verdict) for doubt in verdict.doubts)
+    return f"Doubtful: {_the(verdict.model)} is the best of these models; {reason}. But {doubts}."
+
+
+def _doubt_text(doubt: Doubt, verdict: Verdict) -> str:
+    if doubt.kind == "poor":
+        hurried = f" ({_hurried(verdict)})" if verdict.seconds is not None else ""
+        return f"{100 * verdict.error:.0f} % of the torque's variance is not explained{hurried}"
+    if doubt.kind == "rival":
+        assert doubt.model is not None
+        return (
+            f"on the test motion {_the(doubt.model)} is better ({doubt.error:.2g}): the log holds "
+            "too little motion to choose by"
+        )
+    texts = {
+        "no_mechanics": (
+            "the feed-forward network knows no mechanics and goes wrong outside the recorded motion"
+        ),
+        "residual": (
+            "its network knows no mechanics: it may add energy, and goes wrong outside the "
+            "recorded motion"
+        ),
+        "interrupted": "the fit was stopped early",
+    }
+    return texts[doubt.kind]
+
+
+def _remedy(report: FitReport, verdict: Verdict) -> str:
+    """What to do where no model is good."""
+    if verdict.interrupted:
+        return "The fit was stopped early: let it run to its end."
+    hurried = ""
+    if verdict.seconds is not None:
+        hurried = f"{_hurried(verdict).capitalize()}. "
+    faulty = any(finding.severity == "error" for finding in report.findings)
+    # The model explains motion like that of the log, and only that.
+    narrow = verdict.judged_on == "test" and verdict.validation < 1
+    if narrow and not faulty:
+        return (
+            f"{hurried}On the validation motion it has {verdict.validation:.2g}: the log has too "
+            "little motion to go beyond it. Learn from a larger part of it, or record more; if that "
+            "does not help, check units, signs and order of the joints."
+        )
+    return hurried.strip() or "Check units, signs and the order of the joints with `delan check`."
+
+
+def _hurried(verdict: Verdict) -> str:
+    return f"it had {verdict.seconds:g} s: give it more, or no limit"
+
+
+def _the(name: str) -> str:
+    article = "a" if name == "constant" else "the"
+    return f"{article} {NAMES.get(name, name)}"
+
+
+def more_data(report: FitReport) -> Iterator[str]:
+    """What more data would bring, and which motion to record next, in sentences."""
+    fit = report.fit
+    if fit.curve is not None:
+        errors = ", ".join(f"{error:.2g}" for error in fit.curve.errors)
+        shares = ", ".join(f"{100 * share:.0f}" for share in fit.curve.shares)
+        yield (
+            f"After a short refit to {shares} % of the training samples, the model has a validation "
+            f"nMSE of {errors} (comparable with each other only, because the model above was "
+            "trained for longer). If that trend continues, twice the data would remove about "
+            f"{100 * fit.curve.gain:.0f} % of the error."
+        )
+    if fit.motion is not None:
+        yield _motion_text(report)
+    if fit.motion is not None and report.motion_file is not None:
+        yield (
+            f"It is in {report.motion_file} (t, q, qd, qdd): make sure that it keeps clear of "
+            "limits, obstacles and the arm itself before the robot follows it."
+        )
+
+
+def _motion_text(report: FitReport) -> str:
+    motion = report.fit.motion
+    assert motion is not None
+    joints = report.fit.dataset.joints
+    unit = "m" if joints.kinds[motion.joint] == "prismatic" else "rad"
+    low, high = motion.pose
+    return (
+        "Of some random motions inside the range and the speeds of this log, the most informative "
+        f"one moves all joints at once, most of all {joints.names[motion.joint]}, between "
+        f"{low:.2f} and {high:.2f} {unit} at up to {motion.speed[1]:.2f} {unit}/s."
+    )

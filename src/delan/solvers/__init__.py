@@ -1,0 +1,1 @@
+"""Numerical methods that fit weights to samples: losses, Adam, Levenberg–Marquardt, training."""

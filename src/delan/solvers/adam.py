@@ -1,0 +1,139 @@
+"""Stochastic gradient descent by Adam: one public pair, `init` and `update`, for fits and for
+online learners alike.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ..errors import SettingsError
+from ..models.dynamics import InverseDynamics, projected, trainable
+from .loss import Data, Objective, Scale, data_loss, loss
+
+
+@dataclass(frozen=True)
+class DescentSettings:
+    """How Adam steps.
+
+    Attributes:
+        batch: samples in a minibatch.
+        learning_rate: the peak; a fit warms up to it and follows a cosine down to zero.
+        warm_up: share of the run that the learning rate takes to reach its peak.
+        clip: largest norm of a gradient.
+    """
+
+    batch: int = 512
+    learning_rate: float = 3e-3
+    warm_up: float = 0.02
+    clip: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.batch < 1:
+            raise SettingsError(f"a minibatch needs at least 1 sample, got batch={self.batch}")
+        if not 0 <= self.warm_up < 1:
+            raise SettingsError(f"warm_up is a share of the run in [0, 1), got {self.warm_up}")
+        for name in ("learning_rate", "clip"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise SettingsError(
+                    f"{name} must be positive and finite, got {getattr(self, name)}"
+                )
+
+    def schedule(self, progress: float) -> float:
+        """The learning rate at a share `progress` of the run, in [0, 1]."""
+        rise = min(1.0, (progress + 1e-3) / (self.warm_up + 1e-3))
+        return self.learning_rate * rise * 0.5 * (1 + float(np.cos(np.pi * min(progress, 1.0))))
+
+
+class LearnerState(eqx.Module):
+    """Everything a learner carries from one update to the next."""
+
+    model: Any
+    optimizer: optax.OptState
+    learning_rate: Float[Array, ""]
+    scale: Scale
+    objective: Objective = eqx.field(static=True)
+    settings: DescentSettings = eqx.field(static=True)
+
+
+def _adam(settings: DescentSettings) -> optax.GradientTransformation:
+    return optax.chain(optax.clip_by_global_norm(settings.clip), optax.scale_by_adam())
+
+
+def init(
+    model: InverseDynamics,
+    scale: Scale,
+    objective: Objective | None = None,
+    settings: DescentSettings | None = None,
+) -> LearnerState:
+    """A learner at the start of its run, at the peak learning rate."""
+    settings = settings or DescentSettings()
+    weights, _ = trainable(model)
+    rate = jnp.full_like(scale.power, settings.learning_rate)
+    return LearnerState(
+        model, _adam(settings).init(weights), rate, scale, objective or Objective(), settings
+    )
+
+
+@eqx.filter_jit
+def update(state: LearnerState, batch: Data) -> tuple[LearnerState, Float[Array, ""]]:
+    """One gradient step on a minibatch; also gives the loss before the step."""
+    weights, fixed = trainable(state.model)
+
+    def objective(weights: Any) -> Float[Array, ""]:
+        return loss(eqx.combine(weights, fixed), batch, state.scale, state.objective)
+
+    value, gradient = jax.value_and_grad(objective)(weights)
+    direction, optimizer = _adam(state.settings).update(gradient, state.optimizer)
+    weights = jax.tree.map(lambda w, d: w - state.learning_rate * d, weights, direction)
+    return eqx.tree_at(
+        lambda s: (s.model, s.optimizer), state, (projected(eqx.combine(weights, fixed)), optimizer)
+    ), value
+
+
+class EpochsReport(eqx.Module):
+    """Mean training loss of the last epoch, and the data loss on the validation samples after it."""
+
+    training: Float[Array, ""]
+    validation: Float[Array, ""]
+
+
+@eqx.filter_jit
+def run_epochs(
+    state: LearnerState,
+    training: Data,
+    validation: Data,
+    learning_rates: Float[Array, " epochs"],
+    key: PRNGKeyArray,
+) -> tuple[LearnerState, EpochsReport]:
+    """As many epochs as there are learning rates, each over shuffled minibatches, compiled as one
+    call.
+    """
+    count = len(training)
+    size = min(state.settings.batch, count)
+    batches = count // size
+    dynamic, static = eqx.partition(state, eqx.is_array)
+
+    def step(dynamic: Any, rows: Array) -> tuple[Any, Array]:
+        batch = jax.tree.map(lambda column: column[rows], training)
+        after, value = update(eqx.combine(dynamic, static), batch)
+        return eqx.partition(after, eqx.is_array)[0], value
+
+    def epoch(dynamic: Any, drive: tuple[Array, Array]) -> tuple[Any, Array]:
+        rate, epoch_key = drive
+        dynamic = eqx.tree_at(lambda s: s.learning_rate, dynamic, rate)
+        order = jax.random.permutation(epoch_key, count)[: batches * size].reshape(batches, size)
+        dynamic, values = jax.lax.scan(step, dynamic, order)
+        return dynamic, jnp.mean(values)
+
+    keys = jax.random.split(key, len(learning_rates))
+    dynamic, means = jax.lax.scan(epoch, dynamic, (learning_rates, keys))
+    state = eqx.combine(dynamic, static)
+    return state, EpochsReport(
+        means[-1], data_loss(state.model, validation, state.scale, state.objective)
+    )

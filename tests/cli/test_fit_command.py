@@ -1,0 +1,351 @@
+"""`delan fit` on a log without accelerations: what it writes, what it says, and what it refuses."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+import delan.learning.fit
+from delan import storage
+from delan.cli.evaluate_command import with_kinds_of
+from delan.cli.main import app
+from delan.joints import Joints, Recording
+from delan.learning.fit import Fit, FitSettings, _options
+from delan.models.geometry import from_rigid_body
+from delan.models.rigid_body import RigidBody
+from delan.robots.two_link import TWO_LINK
+from tests.cli.test_cli import LISTENING
+from tests.support.random_arms import random_arm, swung
+from tests.support.simulated_logs import known_fit, recorded, write
+
+
+def delan_(*typed: object) -> Result:
+    return CliRunner().invoke(app, [*map(str, typed)], env={"COLUMNS": "80", "TERM": "dumb"})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Two logs of an arm and its URDF."""
+    path = tmp_path_factory.mktemp("fit")
+    write(recorded(TWO_LINK), path / "arm.npz")
+    write(recorded(TWO_LINK, (7,)), path / "other.npz")
+    (path / "arm.urdf").write_text(TWO_LINK.urdf())
+    return path
+
+
+@pytest.fixture(scope="module")
+def known() -> Fit:
+    return known_fit(TWO_LINK)
+
+
+@pytest.fixture
+def contest(known, monkeypatch) -> dict[str, Any]:
+    """A contest that ends at once, and what it was asked for; `fit` is what it gives."""
+    asked: dict[str, Any] = {"fit": known}
+
+    def fit(
+        recording: Recording,
+        models: Any,
+        *,
+        friction: Any,
+        urdf: Path | None,
+        settings: FitSettings,
+        seconds: float | None,
+        seed: int,
+        listen: Callable[[str], Any],
+        stop: threading.Event,
+    ) -> Fit:
+        options = _options(models, friction, urdf, settings, seconds, seed)
+        asked.update(recording=recording, options=options, stop=stop)
+        for name in ("preparation", *options.models):
+            listen(name)
+        return replace(asked["fit"], options=options)
+
+    monkeypatch.setattr(delan.learning.fit, "fit", fit)
+    return asked
+
+
+def test_the_chosen_model_is_written_told_and_scored_again_as_it_was(folder, contest):
+    out = folder / "arm.delan"
+    shown = delan_(
+        "fit", folder / "arm.npz", "--test", folder / "other.npz", "-o", out, "--json", "--seed", 3
+    )
+    assert shown.exit_code == 0, shown.output
+    told = json.loads(shown.stdout)
+    assert told["chosen"] == "chain"
+    assert told["decision"] == "deploy"
+    assert set(told["models"]) == {"chain", "identified", "feedforward", "constant"}
+    assert told["torque"]["nmse_mean"] == told["models"]["chain"]["test"]["nmse_mean"] < 0.01
+    assert len(told["models"]["constant"]["validation"]["nmse"]) == 2
+    assert told["scored_on"] == "test"
+    assert told["preparation"]["cutoff"] == 10
+    assert told["preparation"]["done"]["acceleration"] == "differentiated"
+    assert {"kind", "severity", "why", "remedy"} <= set(told["findings"][0])
+    assert {
+        "seconds",
+        "validation",
+        "optimizer",
+        "reason",
+        "spread",
+        "events",
+        "friction",
+        "doubtful",
+    } <= set(told)
+    assert (told["model"], told["report"], told["seed"]) == (str(out), str(folder / "arm.html"), 3)
+    assert not told["interrupted"]
+    assert told["more_data"]["next"]["joint"] == "elbow"
+    assert told["coverage"] is None
+    assert len((folder / "arm.html").read_text()) < 3_000_000
+    header = storage.read_header(out)
+    assert header["preparation"]["cutoff"] == 10
+    assert header["scores"]["test"]["torque"] == told["torque"]
+    again = json.loads(delan_("evaluate", out, folder / "other.npz", "--json").stdout)
+    assert again["torque"]["nmse"] == pytest.approx(told["torque"]["nmse"], rel=1e-6)
+
+
+def test_nothing_typed_means_auto_and_each_step_is_told(folder, contest, monkeypatch):
+    monkeypatch.chdir(folder)
+    shown = delan_("fit", "arm.npz", "--report", "page.html")
+    assert shown.exit_code == 0, shown.output
+    assert contest["options"].models == ("chain", "delan", "feedforward")
+    assert contest["options"].friction == "auto"
+    assert contest["options"].seconds is None
+    assert shown.stderr.splitlines() == [
+        "delan: arm.npz: 2001 rows of 2 joints",
+        "delan: choosing cut-off and delay",
+        "delan: training the chain",
+        "delan: training the DeLaN network",
+        "delan: training the feed-forward network",
+        "delan: drawing the page",
+    ]
+    assert shown.stdout.startswith("Deploy the chain: on ")
+    assert "» chain" in shown.stdout
+    assert shown.stdout.endswith(
+        "Model: arm.delan\nPage: page.html\nMotion to record next: arm.next.npz\n"
+    )
+    with np.load(folder / "arm.next.npz") as motion:
+        assert motion["q"].shape == motion["qdd"].shape == (len(motion["t"]), 2)
+    lines = [line for line in shown.stdout.splitlines()[1:] if not line.startswith("Note: ")]
+    assert max(map(len, lines)) <= 80
+    assert (folder / "page.html").exists()
+
+
+def test_a_named_model_alone_is_prepared_too(folder, contest):
+    shown = delan_(
+        "fit", folder / "arm.npz", "--model", "chain", "-o", folder / "chain.delan", "--cutoff", 8
+    )
+    assert shown.exit_code == 0, shown.output
+    assert contest["options"].models == ("chain",)
+    assert contest["options"].settings.cutoff == 8
+    delan_(
+        "fit",
+        folder / "arm.npz",
+        "--model",
+        "delan",
+        "-o",
+        folder / "x.delan",
+        "--accelerations",
+        "filtered",
+    )
+    assert contest["options"].friction is None
+    assert contest["options"].settings.accelerations == "filtered"
+
+
+def test_an_identified_winner_is_written_as_a_chain(folder, contest, known):
+    contest["fit"] = replace(
+        known, entries=tuple(known.entry(name) for name in ("identified", "chain", "constant"))
+    )
+    out = folder / "known.delan"
+    shown = delan_("fit", folder / "arm.npz", "--urdf", folder / "arm.urdf", "-o", out, "--json")
+    assert shown.exit_code == 0, shown.output
+    assert contest["options"].urdf == folder / "arm.urdf"
+    assert contest["recording"].joints.names == TWO_LINK.joints.names
+    assert json.loads(shown.stdout)["optimizer"] == "least squares"
+    scores = delan_("evaluate", out, folder / "other.npz", "--json")
+    assert json.loads(scores.stdout)["torque"]["nmse_mean"] < 0.01
+
+
+def poor(known: Fit) -> Fit:
+    """Only a constant, and a network that is worse."""
+    *_, network, constant = known.entries
+    torque = replace(network.validation.torque, nmse_mean=1.3)
+    return replace(
+        known,
+        entries=(constant, replace(network, validation=replace(network.validation, torque=torque))),
+    )
+
+
+def test_a_model_no_better_than_a_constant_is_doubted(folder, contest, known):
+    contest["fit"] = poor(known)
+    shown = delan_("fit", folder / "arm.npz", "-o", folder / "poor.delan")
+    assert shown.exit_code == 0, shown.output
+    assert "Do not deploy any of these models" in shown.stdout
+    assert "no better than its mean torque; check the units" in shown.stderr
+
+
+def test_a_stopped_contest_keeps_its_best_model(folder, contest, known):
+    contest["fit"] = replace(known, interrupted=True)
+    shown = delan_("fit", folder / "arm.npz", "-o", folder / "stopped.delan", "--json")
+    assert shown.exit_code == 130
+    assert json.loads(shown.stdout)["interrupted"]
+    assert "stopped.delan holds the best model so far" in shown.stderr
+    assert storage.load(folder / "stopped.delan").joints.dof == 2
+    contest["fit"] = replace(poor(known), interrupted=True)
+    shown = delan_("fit", folder / "arm.npz", "-o", folder / "none.delan", "--json")
+    assert (shown.exit_code, shown.stdout) == (130, "")
+    assert not (folder / "none.delan").exists()
+
+
+def test_a_test_log_with_a_fault_late_in_it_does_not_cost_the_model(folder, contest):
+    with np.load(folder / "other.npz") as archive:
+        columns = dict(archive)
+    columns["tau"][-1, 0] = np.nan
+    np.savez(folder / "late.npz", **columns)
+    shown = delan_(
+        "fit", folder / "arm.npz", "--test", folder / "late.npz", "-o", folder / "kept.delan"
+    )
+    assert shown.exit_code == 1
+    assert "expected a finite number, got nan" in shown.stderr
+    assert storage.load(folder / "kept.delan").joints.dof == 2
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        (
+            ["--width", 8, "--resume"],
+            "--width, --resume: for the training of one model, and --model auto compares",
+        ),
+        (
+            ["--urdf", "arm.urdf", "--model", "chain"],
+            "--urdf lets models of the URDF compete; leave --model chain out",
+        ),
+        (
+            ["--model", "feedforward", "--friction", "auto"],
+            "a feed-forward network learns friction with everything else",
+        ),
+        (
+            ["--friction", "glue"],
+            "--friction is auto, none, or some of armature, viscous, coulomb, asymmetric",
+        ),
+        (["--friction", "coulomb,viscos"], "got 'viscos'; did you mean viscous?"),
+        (["--friction", "viscous,viscous"], "each at most once, got ('viscous', 'viscous')"),
+        (
+            ["--cutoff", -1, "--model", "delan", "--epochs", 1],
+            "Hz, got -1.0",
+        ),
+        (["-o", "x.html"], "model and page cannot both be x.html; give another --out or --report"),
+        (["--report", "none/x.html"], "there is no folder none for x.html"),
+        (["--test", "none.npz"], "none.npz: no such file; check the path"),
+        (
+            ["--test", "arm.npz"],
+            "% of the rows looked at are in the log to learn from; a test needs motion",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_the_work(
+    folder, contest, monkeypatch, as_shipped, typed, message
+):
+    monkeypatch.chdir(folder)
+    shown = delan_("fit", "arm.npz", "-o", "refused.delan", *typed)
+    assert shown.exit_code == 1
+    assert message in shown.stderr
+    assert shown.stdout == ""
+    assert "options" not in contest
+    assert not (folder / "refused.delan").exists()
+
+
+def test_a_damaged_preparation_in_a_model_file_is_refused(folder, known):
+    out = folder / "odd.delan"
+    storage.save(known.best.model, out, provenance={"preparation": {"cutoff": -3.0}})
+    shown = delan_("evaluate", out, folder / "other.npz")
+    assert shown.exit_code == 1
+    assert "its preparation of logs is damaged" in shown.stderr
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_real_contest_with_a_model(folder):
+    """No stand-in: a feed-forward network on the log as it is typed, stopped while it trains."""
+    typed = [
+        "fit",
+        "arm.npz",
+        "-o",
+        "real.delan",
+        "--model",
+        "feedforward",
+        "--cutoff",
+        "10",
+        "--seconds",
+        "600",
+        "--json",
+    ]
+    command = [sys.executable, "-c", LISTENING, sys.executable, "-m", "delan.cli.main", *typed]
+    with subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stderr is not None
+            assert any("training the feed-forward network" in line for line in process.stderr)
+            threading.Event().wait(10)
+            process.send_signal(signal.SIGINT)
+            stdout, stderr = process.communicate(timeout=200)
+        finally:
+            process.kill()
+    assert process.returncode == 130, stderr
+    told = json.loads(stdout)
+    assert told["interrupted"]
+    assert told["chosen"] == "feedforward"
+    assert storage.read_header(folder / "real.delan")["preparation"]["cutoff"] == 10
+
+
+def test_a_log_that_names_no_kinds_is_taken_for_the_joints_of_the_model(tmp_path):
+    bodies, limits = random_arm(("revolute", "prismatic"), seed=1)
+    body = RigidBody.from_bodies(bodies, gravity=(0.0, 0.0, -9.81))
+    data = swung(body, limits, range(1))
+    storage.save(from_rigid_body(body), tmp_path / "arm.delan")
+    np.savez(tmp_path / "arm.npz", t=data.t, q=data.q, qd=data.qd, qdd=data.qdd, tau=data.tau)
+    shown = delan_("evaluate", tmp_path / "arm.delan", tmp_path / "arm.npz", "--json")
+    assert shown.exit_code == 0, shown.output
+    assert json.loads(shown.stdout)["torque"]["nmse_mean"] < 1e-8
+
+
+def test_joints_in_another_order_are_refused(tmp_path):
+    """The same names in another order: every number would go to the wrong joint."""
+    first, second = TWO_LINK.joints.names
+    recording = recorded(TWO_LINK, (0,))
+    swapped: dict[str, Any] = {"q": recording.q[:, ::-1], "tau": recording.tau[:, ::-1]}
+    np.savez(tmp_path / "log.npz", t=recording.t, **swapped, joint_names=np.array([second, first]))
+    arm = from_rigid_body(RigidBody.from_urdf(TWO_LINK.urdf()))
+    storage.save(arm, tmp_path / "arm.delan", provenance={"preparation": {"cutoff": 8.0}})
+    words = ["evaluate", tmp_path / "arm.delan", tmp_path / "log.npz"]
+    shown = delan_(*words)
+    assert shown.exit_code == 1
+    assert f"the model's joints are {first}, {second}, in this order, and" in shown.stderr
+    assert f"has them as {second}, {first}; read it with --joints {first},{second}" in shown.stderr
+    assert delan_(*words, "--joints", f"{first},{second}").exit_code == 0
+
+
+def test_kinds_that_a_log_names_are_kept():
+    named = Joints.of(("revolute", "prismatic"))
+    recording = replace(recorded(TWO_LINK, (0,)), joints=named)
+    assert with_kinds_of(Joints.of(("prismatic", "revolute")), recording).joints == named
+
+
+def test_positions_that_look_like_degrees_are_told_at_once(folder, contest):
+    recording = recorded(TWO_LINK)
+    assert recording.qd is not None
+    write(
+        replace(recording, q=np.degrees(recording.q), qd=np.degrees(recording.qd)),
+        folder / "degrees.npz",
+    )
+    shown = delan_("fit", folder / "degrees.npz", "-o", folder / "wrong.delan")
+    assert "read the log with --degrees" in shown.stderr

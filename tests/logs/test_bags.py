@@ -1,0 +1,140 @@
+"""Bags as drivers record them: which topic holds what, joints beside the arm's, and what cannot be
+told.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from delan.errors import DataError
+from delan.joints import Recording
+from delan.logs.options import LogOptions
+from delan.logs.reading import read_log, stream_log
+from tests.support.log_writers import NAMES, motion, write_topics
+
+DATA = motion(20)
+GRIPPER = {"name": ["finger"], "position": np.ones(1), "velocity": np.ones(1), "effort": np.ones(1)}
+
+
+def states(*left_out: str) -> list[dict[str, Any]]:
+    """The motion of the arm as joint states, without some of their parts."""
+    rows = zip(DATA["q"], DATA["qd"], DATA["tau"], strict=True)
+    whole = [
+        {"name": list(NAMES), "position": q, "velocity": qd, "effort": tau} for q, qd, tau in rows
+    ]
+    return [{part: told for part, told in one.items() if part not in left_out} for one in whole]
+
+
+def same(recording: Recording) -> None:
+    for name in ("q", "qd", "tau"):
+        np.testing.assert_array_equal(getattr(recording, name), DATA[name])
+    np.testing.assert_allclose(recording.t - recording.t[0], DATA["t"], atol=1e-9)
+
+
+def test_the_topic_of_the_joints_is_the_likely_one_or_the_one_mapped(tmp_path):
+    likely = write_topics(
+        tmp_path / "likely", {"/gripper/state": [GRIPPER] * 20, "/arm/joint_states": states()}
+    )
+    same(read_log(likely))
+    assert read_log(likely, LogOptions(map={"q": "/gripper/state"})).joints.names == ("finger",)
+    lone = write_topics(
+        tmp_path / "lone", {"/wrench": states("position"), "/silent": [], "/arm": states()}
+    )
+    same(read_log(lone))
+    two = write_topics(tmp_path / "two", {"/left": states(), "/right": states()})
+    with pytest.raises(
+        DataError,
+        match=r"several topics may hold the joints: /left, /right; .*--map q=TO",
+    ):
+        read_log(two)
+    same(read_log(two, LogOptions(map={"q": "/right"})))
+    with pytest.raises(
+        DataError,
+        match=r"--map q=/up is no topic of .*JointState; it has /left \(sensor_msgs/msg/Jo",
+    ):
+        read_log(two, LogOptions(map={"q": "/up"}))
+    with pytest.raises(
+        DataError,
+        match=r"has no topic of .*JointState, only /joint_torques \(std_msgs/msg/Float64Mul",
+    ):
+        read_log(write_topics(tmp_path / "none", {"/joint_torques": list(DATA["tau"])}))
+
+
+def test_torques_come_from_either_part_of_a_state_beside_the_states(tmp_path):
+    for part in ("effort", "position"):
+        beside = [{"name": list(NAMES[::-1]), part: tau[::-1].copy()} for tau in DATA["tau"]]
+        topics = {"/joint_states": states("effort"), "/joint_torques": [*beside, GRIPPER]}
+        path = write_topics(tmp_path / part, topics)
+        same(read_log(path))
+
+
+def test_two_topics_of_torques_are_asked_about_and_a_silent_one_is_refused(tmp_path):
+    torques = {"/joint_torques": list(DATA["tau"]), "/measured_torques": list(-DATA["tau"])}
+    path = write_topics(tmp_path / "two", {"/joint_states": states("effort"), **torques})
+    with pytest.raises(
+        DataError,
+        match=r"several topics may hold tau: /joint_torques, /measured_torques; .*--map tau",
+    ):
+        read_log(path)
+    np.testing.assert_array_equal(
+        read_log(path, LogOptions(map={"tau": "/measured_torques"})).tau, -DATA["tau"]
+    )
+    silent = write_topics(
+        tmp_path / "silent", {"/joint_states": states("effort"), "/joint_torques": []}
+    )
+    with pytest.raises(DataError, match=r"topic /joint_torques has no messages"):
+        read_log(silent)
+
+
+def test_joints_without_names_are_numbered(tmp_path):
+    recording = read_log(write_topics(tmp_path / "a", {"/joint_states": states("name")}))
+    same(recording)
+    assert recording.joints.names == ("joint0", "joint1", "joint2")
+
+
+@pytest.mark.parametrize("rows", [20, 7])
+def test_messages_of_other_joints_in_the_same_topic_are_passed_over(rows, tmp_path):
+    for name, told in (("last", [*states(), GRIPPER]), ("first", [GRIPPER, *states()])):
+        pieces = list(stream_log(write_topics(tmp_path / name, {"/joint_states": told}), rows=rows))
+        np.testing.assert_array_equal(np.concatenate([piece.q for piece in pieces]), DATA["q"])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda told: told | {"name": list(NAMES[:2])},
+            r"2 joint names and 3 positions",
+        ),
+        (
+            lambda told: told | {"name": [NAMES[0]] * 3},
+            r"unique, got shoulder",
+        ),
+        (
+            lambda told: told | {"position": np.zeros(0)},
+            r"topic /joint_states holds no joint positions; expected a R",
+        ),
+    ],
+)
+def test_states_that_contradict_themselves(change, message, tmp_path):
+    with pytest.raises(DataError, match=message):
+        read_log(
+            write_topics(tmp_path / "a", {"/joint_states": [change(told) for told in states()]})
+        )
+
+
+def test_messages_that_lack_numbers_or_joints(tmp_path):
+    short = [*states(), states()[0] | {"effort": np.zeros(2)}]
+    with pytest.raises(
+        DataError, match=r"column effort: expected 3 numbers in every message, got 2"
+    ):
+        read_log(write_topics(tmp_path / "a", {"/joint_states": short}))
+    lacking = [
+        *states(),
+        {"name": list(NAMES[:2]), **{part: np.zeros(2) for part in ("position", "effort")}},
+    ]
+    with pytest.raises(
+        DataError, match=r"some messages lack joint wrist_1_joint; record all joints in one topic"
+    ):
+        read_log(write_topics(tmp_path / "b", {"/joint_states": lacking}))

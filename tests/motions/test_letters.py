@@ -1,0 +1,99 @@
+"""Recorded pen strokes, in the original form of the data set and in a subset for tests."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.io import savemat
+
+from delan.errors import DataError
+from delan.motions.letters import LETTERS, draw_stroke, read_pen_strokes
+from delan.robots.two_link import follow, pen_position
+from tests.conftest import SHARED
+
+PLACE = {"origin": (0.4, -0.2), "size": 0.25, "duration": 2.0, "label": "a"}
+
+
+def circle(samples: int = 150) -> np.ndarray:
+    """Return force and velocities of a pen that draws a circle of radius 1 in 0.75 s."""
+    angle = np.linspace(0, 2 * np.pi, samples)
+    rate = 2 * np.pi / (samples / 200)
+    return np.stack([np.ones(samples), -rate * np.sin(angle), rate * np.cos(angle)], axis=1)
+
+
+def write_mat(path: Path) -> Path:
+    strokes = np.empty(3, dtype=object)
+    strokes[:] = [circle(150).T, circle(120).T, circle(100).T]
+    key = np.array(["a", "b"], dtype=object)
+    savemat(path, {"mixout": strokes, "consts": {"key": key, "charlabels": np.array([1, 2, 1])}})
+    return path
+
+
+def test_the_original_form_is_read(tmp_path):
+    strokes = read_pen_strokes(write_mat(tmp_path / "mixoutALL_shifted.mat"))
+    assert [len(stroke) for stroke in strokes["a"]] == [150, 100]
+    assert [len(stroke) for stroke in strokes["b"]] == [120]
+    np.testing.assert_allclose(strokes["b"][0], circle(120))
+
+
+def test_a_stroke_becomes_a_smooth_motion():
+    dt = 1e-3
+    motion = draw_stroke(circle(), **PLACE, dt=dt)
+    low, high = motion.q.min(axis=0), motion.q.max(axis=0)
+    np.testing.assert_allclose(low, PLACE["origin"], atol=5e-3)
+    np.testing.assert_allclose(high - low, 0.25, atol=5e-3)
+    for end in (0, -1):
+        np.testing.assert_allclose(motion.qd[end], 0, atol=1e-9)
+        np.testing.assert_allclose(motion.qdd[end], 0, atol=1e-9)
+    np.testing.assert_allclose(np.gradient(motion.q, dt, axis=0)[1:-1], motion.qd[1:-1], atol=1e-3)
+    np.testing.assert_allclose(np.gradient(motion.qd, dt, axis=0)[1:-1], motion.qdd[1:-1], atol=0.1)
+
+
+@pytest.fixture(scope="module")
+def real_strokes() -> dict[str, list[np.ndarray]]:
+    path = SHARED / "uci_letters_3_each.npz"
+    if not path.exists():
+        pytest.skip(f"the subset of real strokes is not here ({path})")
+    return read_pen_strokes(path)
+
+
+def test_real_strokes_can_be_written_by_the_arm(real_strokes):
+    assert sorted(real_strokes) == sorted(LETTERS)
+    for letter, strokes in real_strokes.items():
+        for stroke in strokes:
+            pen = draw_stroke(
+                stroke, origin=(0.35, -0.2), size=0.25, duration=2.0, dt=5e-3, label=letter
+            )
+            joints = follow(pen)
+            np.testing.assert_allclose(pen_position(joints.q), pen.q, atol=1e-9)
+            assert np.abs(joints.qdd).max() < 200
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (
+            lambda path: path.write_bytes(b"no data at all, but long enough for a header" * 10),
+            "is not the data set",
+        ),
+        (
+            lambda path: savemat(path, {"other": np.zeros(3)}),
+            "is not the data set",
+        ),
+        (
+            lambda path: path.with_suffix(".npz").write_bytes(b""),
+            "no such file",
+        ),
+    ],
+)
+def test_other_files_are_refused(write, message, tmp_path):
+    write(tmp_path / "strokes.mat")
+    with pytest.raises(DataError, match=message):
+        read_pen_strokes(tmp_path / "strokes.mat")
+
+
+def test_bad_strokes_are_named(tmp_path):
+    with (tmp_path / "strokes.npz").open("wb") as file:
+        np.savez(file, a_0=circle(), a_1=np.full((20, 3), np.nan))
+    with pytest.raises(DataError, match="column a_1: expected at least 10 finite rows"):
+        read_pen_strokes(tmp_path / "strokes.npz")

@@ -1,0 +1,378 @@
+"""Learning beside a running robot: samples from the past alone, a fair memory, and learners that
+survive.
+"""
+
+import os
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from delan.errors import SettingsError
+from delan.joints import Joints
+from delan.logs.filters import CausalSampler
+from delan.models.chain import LagrangianChainSettings
+from delan.models.feed_forward import FeedForwardSettings
+from delan.models.friction import FrictionSettings
+from delan.models.model import Blueprint
+from delan.models.network import LagrangianNetworkSettings
+from delan.online import learner as learner_module
+from delan.online.channels import Latest
+from delan.online.learner import LearnerError, LearnerNote, ProcessLearner, SteppedLearner, Task
+from delan.online.online_learner import (
+    STALLED_STEPS,
+    LearnerSettings,
+    Memory,
+    OnlineLearner,
+    _Start,
+)
+
+DT = 0.002
+SMALL = LearnerSettings(rows=64, first=30, window=20)
+PENDULUM = Blueprint(Joints.revolute(1), LagrangianChainSettings())
+
+
+def swing(seconds: float, *, inertia: float = 0.5, start: float = 0.0) -> np.ndarray:
+    """Rows (t, q, q̇, τ) of a pendulum whose torque is constant in each period, by integration in
+    fine steps.
+    """
+    rows, q, qd = [], 0.3, 0.0
+    for k in range(round(seconds / DT)):
+        t = start + k * DT
+        tau = 6 * np.sin(3 * t) + 4 * np.sin(7.3 * t) + 0.8 * 9.81 * np.cos(q)
+        rows.append((t, q, qd, tau))
+        for _ in range(10):
+            qdd = (tau - 0.8 * 9.81 * np.cos(q)) / inertia
+            q, qd = q + DT / 10 * qd + (DT / 10) ** 2 * qdd / 2, qd + DT / 10 * qdd
+    return np.array(rows)
+
+
+def test_samples_obey_the_equation_of_motion_to_second_order():
+    samples = CausalSampler(1, DT, rate=500.0, cutoff=None).push(swing(2.0))
+    q, _, qdd, tau = samples.T
+    np.testing.assert_allclose(0.5 * qdd + 0.8 * 9.81 * np.cos(q), tau, atol=2e-2)
+
+
+def test_the_low_pass_delays_all_signals_alike():
+    samples = CausalSampler(1, DT, rate=500.0, cutoff=25.0).push(swing(2.0))
+    q, _, qdd, tau = samples.T
+    error = 0.5 * qdd + 0.8 * 9.81 * np.cos(q) - tau
+    assert np.sqrt(np.mean(error**2)) < 5e-3 * tau.std()
+
+
+def test_pieces_give_the_same_samples_as_the_whole():
+    rows = swing(1.0)
+    whole = CausalSampler(1, DT).push(rows)
+    sampler = CausalSampler(1, DT)
+    pieces = [sampler.push(part) for part in np.split(rows, [3, 50, 51, 300])]
+    np.testing.assert_allclose(np.vstack(pieces), whole, atol=1e-12)
+
+
+def test_no_sample_reaches_over_a_gap_or_a_number_that_is_none():
+    rows = swing(2.0)
+    rows[700, 1] = np.nan
+    sampler = CausalSampler(1, DT, rate=500.0, cutoff=None)
+    samples = sampler.push(np.delete(rows, slice(300, 320), axis=0))
+    assert np.isfinite(samples).all()
+    assert np.abs(samples[:, 2]).max() < 60  # a difference over the gap would be far larger
+    assert len(samples) == len(rows) - 20 - 1 - 1 - 2
+
+
+def test_a_wrong_rate_or_cut_off_is_refused():
+    with pytest.raises(SettingsError, match="between 0 and half the control rate, 250 Hz, got 300"):
+        CausalSampler(1, DT, cutoff=300.0)
+    with pytest.raises(SettingsError, match="between 0 and the control rate, 500 Hz, got 900"):
+        CausalSampler(1, DT, rate=900.0)
+
+
+def test_memory_is_fair_to_old_and_new():
+    memory = Memory(1, recent=50, reservoir=200, seed=0)
+    memory.add(np.arange(4000.0)[:, None])
+    np.testing.assert_array_equal(memory.newest(50)[:, 0], np.arange(3950, 4000))
+    kept = memory.all()[:, 0]
+    assert 1700 < kept.mean() < 2300
+    assert len(np.unique(kept)) == 200
+    drawn = memory.draw(100)[:, 0]
+    assert np.all(drawn[:50] >= 3950)
+    memory.forget(10)
+    np.testing.assert_array_equal(np.sort(memory.all()[:, 0]), np.arange(3990, 4000))
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        pytest.param(LagrangianChainSettings(), id="chain"),
+        pytest.param(LagrangianNetworkSettings(width=8), id="small network"),
+        pytest.param(LagrangianNetworkSettings(), id="network", marks=pytest.mark.slow),
+        pytest.param(FeedForwardSettings(width=8), id="feed-forward", marks=pytest.mark.slow),
+    ],
+)
+def test_every_model_learns_from_the_stream(network):
+    learner = OnlineLearner(Blueprint.named(Joints.revolute(1), network), DT, SMALL)
+    assert not learner.improve()
+    learner.absorb(swing(4.0))
+    better = [learner.improve() for _ in range(40)]
+    assert any(better)
+    assert learner.error < 0.05
+    q, qd, qdd, tau = learner._judge.all().T
+    with jax.enable_x64(True):
+        predicted = jax.vmap(learner.best.inverse_dynamics)(q[:, None], qd[:, None], qdd[:, None])[
+            :, 0
+        ]
+    assert np.mean((np.asarray(predicted) - tau) ** 2) < 0.1 * tau.var()
+
+
+def test_friction_is_learned_online_but_not_its_memory():
+    learner = OnlineLearner(
+        Blueprint(Joints.revolute(1), LagrangianChainSettings(), FrictionSettings(("viscous",))),
+        DT,
+        SMALL,
+    )
+    rows = swing(4.0)
+    rows[:, 3] += 0.7 * rows[:, 2]
+    learner.absorb(rows)
+    for _ in range(40):
+        learner.improve()
+    assert learner.best.friction.named["viscous"][0] == pytest.approx(0.7, rel=0.05)
+    with pytest.raises(
+        SettingsError, match=r"friction with memory \(stops\) cannot be learned online"
+    ):
+        OnlineLearner(
+            Blueprint(Joints.revolute(1), LagrangianChainSettings(), FrictionSettings(("stops",))),
+            DT,
+        )
+
+
+def test_what_cannot_be_learned_online_is_refused_before_there_is_a_process():
+    remembering = Blueprint(
+        Joints.revolute(1), LagrangianChainSettings(), FrictionSettings(("stops",))
+    )
+    with pytest.raises(
+        SettingsError, match=r"friction with memory \(stops\) cannot be learned online"
+    ):
+        Task(remembering, DT, SMALL, seed=0)
+    with pytest.raises(SettingsError, match="between 0 and half the control rate, 250 Hz, got 300"):
+        Task(PENDULUM, DT, LearnerSettings(cutoff=300.0), seed=0)
+
+
+def test_a_robot_that_changes_is_noticed_and_learned_anew():
+    learner = OnlineLearner(PENDULUM, DT, SMALL)
+    learner.absorb(swing(5.0))
+    for _ in range(60):
+        learner.improve()
+    assert not learner.events
+    for part in np.split(swing(10.0, inertia=0.8, start=6.0), 20):
+        learner.absorb(part)
+        for _ in range(10):
+            learner.improve()
+    assert len(learner.events) == 1
+    assert 6 < learner.events[0][0] < 8
+    assert "the robot has changed" in learner.events[0][1]
+    assert float(learner.best.mass_matrix(jnp.zeros(1))[0, 0]) == pytest.approx(0.8, rel=0.05)
+
+
+def test_numbers_that_are_none_do_not_spoil_the_learner():
+    learner = OnlineLearner(PENDULUM, DT, SMALL)
+    rows = swing(4.0)
+    rows[200:210, 2] = np.inf
+    learner.absorb(rows)
+    for _ in range(30):
+        learner.improve()
+    assert np.isfinite(PENDULUM.pack(learner.best)).all()
+    assert learner.error < 0.05
+
+
+def test_a_stepped_learner_repeats_itself():
+    outcomes = []
+    for _ in range(2):
+        learner = SteppedLearner(Task(PENDULUM, DT, SMALL, seed=3), steps_per_second=40.0)
+        learner.start()
+        found = []
+        for t, q, qd, tau in swing(3.0):
+            learner.give(t, np.array([q]), np.array([qd]), np.array([tau]))
+            candidate = learner.poll(t)
+            if candidate is not None:
+                found.append((t, candidate.error, candidate.weights))
+        outcomes.append(found)
+        learner.close()
+    assert outcomes[0]
+    for one, two in zip(*outcomes, strict=True):
+        assert one[:2] == two[:2]
+        np.testing.assert_array_equal(one[2], two[2])
+
+
+def test_a_learner_in_a_process_learns_dies_and_comes_back():
+    learner = ProcessLearner(Task(PENDULUM, DT, SMALL, seed=0))
+    try:
+        learner.start()
+        assert learner.pid is not None
+        os.kill(
+            learner.pid, signal.SIGINT
+        )  # Ctrl-C, which the terminal sends to all, is for the loop alone
+        first = fed_until(learner, 0.0)
+        assert first.weights.shape == (PENDULUM.size,)
+        assert learner.restarts == 0
+        os.kill(learner.pid, signal.SIGKILL)
+        while learner.alive:
+            time.sleep(0.01)
+        learner.watch()
+        assert learner.restarts == 1
+        again = fed_until(learner, 30.0)
+        assert learner.alive
+        assert np.isfinite(again.weights).all()
+        assert learner.lost == 0
+    finally:
+        learner.close()
+    assert not learner.alive
+
+
+def test_without_rows_nothing_is_remembered():
+    learner = OnlineLearner(PENDULUM, DT, SMALL)
+    learner.absorb(np.zeros((0, 4)))
+    assert (learner.samples, learner.improve()) == (0, False)
+    assert CausalSampler(1, DT, rate=100.0, cutoff=None).push(np.zeros((0, 4))).shape == (0, 4)
+    with pytest.raises(SettingsError, match="window must be at least 1, got 0"):
+        LearnerSettings(window=0)
+
+
+def test_a_start_that_is_lost_makes_room_for_another(monkeypatch):
+    learner, fresh = OnlineLearner(PENDULUM, DT, SMALL), _Start(None)
+    monkeypatch.setattr(learner, "_fresh", lambda: fresh)
+    steady, falling = [1.0] * STALLED_STEPS, np.geomspace(1.0, 1e-3, STALLED_STEPS).tolist()
+    for losses, error, replaced in (
+        (steady, 1.0, True),
+        (falling, 1.0, False),
+        (steady, 2e-3, False),
+    ):
+        start, other = _Start(None, deque(losses), error), _Start(None, deque(steady), 1e-3)
+        learner._starts, learner.error = [start, other], 1e-3
+        learner._replace_if_lost(start)
+        assert (learner._starts == [fresh, other]) == replaced
+        learner._starts = [start]
+        learner._replace_if_lost(start)  # nobody is better
+        assert learner._starts == [start]
+
+
+class StandInProcess:
+    """The learner's process, as far as its owner sees it."""
+
+    pid = 1
+
+    def __init__(self, alive: bool):
+        self.living = alive
+
+    def is_alive(self) -> bool:
+        return self.living
+
+    def join(self) -> None:
+        """It ends at once."""
+
+    def kill(self) -> None:
+        self.living = False
+
+    terminate = kill
+
+
+@pytest.fixture
+def owner(monkeypatch) -> Iterator[Callable[..., ProcessLearner]]:
+    """Makes learners whose process is a stand-in."""
+    made = []
+
+    def make(*, alive: bool = True, **more: Any) -> ProcessLearner:
+        learner = ProcessLearner(Task(PENDULUM, DT, SMALL, seed=0), **more)
+        monkeypatch.setattr(
+            learner, "_spawn", lambda: setattr(learner, "_process", StandInProcess(alive))
+        )
+        made.append(learner)
+        return learner
+
+    yield make
+    for learner in made:
+        learner.close()
+
+
+def test_a_process_that_does_not_get_ready_is_said(owner, monkeypatch):
+    with pytest.raises(LearnerError, match="the learner ended before it was ready"):
+        owner(alive=False).start()
+    monkeypatch.setattr(learner_module, "START_SECONDS", 0.0)
+    with pytest.raises(LearnerError, match="the learner was not ready after 0 s"):
+        owner().start()
+    hasty = owner(patient=False)
+    hasty.start()
+    assert (hasty.alive, hasty.ready) == (True, False)
+
+
+def note(learner: ProcessLearner, changes: int, changed: float) -> None:
+    """What the process would tell."""
+    with Latest.attach(learner._notes.name) as notes:
+        notes.publish(LearnerNote(0.1, 0.2, 3, 4, changes, changed))
+
+
+def test_what_the_process_noticed_is_told_once_even_if_it_died_in_between(owner):
+    learner = owner()
+    note(learner, 0, 0.0)
+    learner.start()
+    assert learner.ready
+    assert (learner.note, learner.events) == (LearnerNote(0.1, 0.2, 3, 4, 0, 0.0), ())
+    for changes, changed in ((1, 5.0), (1, 5.0), (2, 7.5)):
+        note(learner, changes, changed)
+        learner.refresh()
+    assert [t for t, _ in learner.events] == [5.0, 7.5]
+    learner._process.kill()
+    learner.watch()
+    assert learner.restarts == 1
+    for changes, changed in ((0, 0.0), (1, 20.0)):
+        note(learner, changes, changed)
+        learner.refresh()
+    assert [t for t, _ in learner.events] == [5.0, 7.5, 20.0]
+
+
+def test_after_a_reset_models_of_the_old_life_are_not_taken(owner):
+    learner, numbers = owner(), np.arange(PENDULUM.size, dtype=float)
+    with (
+        Latest.attach(learner._weights.name) as weights,
+        Latest.attach(learner._lives.name) as lives,
+    ):
+        weights.publish([0.0, 0.5, *numbers])
+        learner.reset()
+        np.testing.assert_array_equal(lives.read(), [1.0])
+        assert learner.poll(0.0) is None
+        weights.publish([1.0, 0.25, *numbers])
+        candidate = learner.poll(0.0)
+    assert candidate is not None
+    assert candidate.error == 0.25
+    np.testing.assert_array_equal(candidate.weights, numbers)
+
+
+def test_before_a_sudden_end_the_process_and_the_memory_go(owner):
+    learner = owner(patient=False)
+    learner.start()
+    names = [
+        channel.name
+        for channel in (learner._rows, learner._weights, learner._notes, learner._lives)
+    ]
+    learner.remove()
+    assert not learner.alive
+    assert not [name for name in names if Path("/dev/shm", name).exists()]
+    learner.watch()
+    assert learner.restarts == 0
+
+
+def fed_until(learner: ProcessLearner, start: float):
+    """Rows at more than real time, until the learner answers."""
+    for k in range(600):
+        for t, q, qd, tau in swing(0.1, start=start + 0.1 * k):
+            learner.give(t, np.array([q]), np.array([qd]), np.array([tau]))
+        candidate = learner.poll(0.0)
+        if candidate is not None:
+            return candidate
+        learner.watch()
+        time.sleep(0.1)
+    raise AssertionError("the learner never answered")

@@ -1,0 +1,174 @@
+"""Each term of the loss does what it says, and changes the gradient."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+
+from delan.errors import SettingsError
+from delan.joints import Dataset, Joints
+from delan.models.dynamics import Normalisation, Promises, in_precision, trainable
+from delan.models.friction import Friction
+from delan.models.model import Model
+from delan.models.network import LagrangianNetwork, LagrangianNetworkSettings
+from delan.solvers.loss import Objective, Samples, Scale, data_loss, loss
+from delan.solvers.marquardt import MarquardtSettings, _normal_equations, init, update
+from tests.support.members import pendulum
+
+
+@pytest.fixture(scope="module")
+def dataset() -> Dataset:
+    return pendulum(3, 20)
+
+
+@pytest.fixture(scope="module")
+def model(dataset) -> LagrangianNetwork:
+    settings = LagrangianNetworkSettings(width=6)
+    return LagrangianNetwork(
+        dataset.joints, settings, Normalisation.of(dataset), key=jax.random.key(0)
+    )
+
+
+def value_and_gradient(model, dataset: Dataset, objective: Objective):
+    weights, fixed = trainable(model)
+    flat, unravel = ravel_pytree(weights)
+    scale, samples = Scale.of(dataset, objective), Samples.of(dataset)
+    return jax.jit(
+        jax.value_and_grad(
+            lambda w: loss(eqx.combine(unravel(w), fixed), samples, scale, objective)
+        )
+    )(flat)
+
+
+@pytest.mark.parametrize("term", [{"torque": "squared"}, {"power": 0.3}, {"weight_decay": 1e-2}])
+def test_each_term_changes_the_gradient(term, model, dataset):
+    plain, plain_gradient = value_and_gradient(model, dataset, Objective())
+    value, gradient = value_and_gradient(model, dataset, Objective(**term))
+    assert abs(value - plain) > 1e-3 * plain
+    turned = gradient / jnp.linalg.norm(gradient) - plain_gradient / jnp.linalg.norm(plain_gradient)
+    # With one joint the plain squared error is the normalised one in another unit: it scales the
+    # gradient only.
+    assert float(jnp.linalg.norm(turned)) > 1e-3 or "torque" in term
+    assert not np.allclose(gradient, plain_gradient, rtol=1e-3)
+
+
+def test_the_losses_are_what_the_paper_writes(model, dataset):
+    predicted = jax.jit(jax.vmap(model.inverse_dynamics))(
+        *map(jnp.asarray, (dataset.q, dataset.qd, dataset.qdd))
+    )
+    error = np.asarray(predicted) - dataset.tau
+    samples = Samples.of(dataset)
+
+    def of(objective: Objective) -> float:
+        scale = Scale.of(dataset, objective)
+        return float(eqx.filter_jit(loss)(model, samples, scale, objective))
+
+    assert of(Objective(torque="squared")) == pytest.approx(np.mean(error**2))
+    assert of(Objective()) == pytest.approx(np.mean(error**2) / dataset.tau.var())
+    power_error = np.sum(dataset.qd * error, axis=1)
+    balance = np.mean(power_error**2) / np.sum(dataset.qd * dataset.tau, axis=1).var()
+    assert of(Objective(power=0.5)) == pytest.approx(of(Objective()) + 0.5 * balance)
+    layers = (*model.trunk.layers, model.diagonal, model.lower, model.gravity)
+    squares = sum(float(np.sum(np.asarray(layer.weight) ** 2)) for layer in layers)
+    assert of(Objective(weight_decay=0.01)) == pytest.approx(of(Objective()) + 0.01 * squares)
+
+
+def test_weight_decay_leaves_friction_alone(model, dataset):
+    """Its sizes have units: a penalty would make it smaller than it is."""
+    head = eqx.tree_at(
+        lambda one: one.weights.value, Friction(dataset.joints), 5.0 * jnp.ones((3, 1))
+    )
+    actuated = Model(model, head)
+    decay = Objective(weight_decay=0.01)
+    _, plain = value_and_gradient(actuated, dataset, Objective())
+    _, decayed = value_and_gradient(actuated, dataset, decay)
+    _, unravel = ravel_pytree(trainable(actuated)[0])
+    shift = unravel(decayed - plain)
+    np.testing.assert_allclose(shift.friction.weights.value, 0, atol=1e-12)
+    np.testing.assert_allclose(
+        shift.mechanics.diagonal.weight, 0.02 * model.diagonal.weight, rtol=1e-6
+    )
+    # Levenberg–Marquardt solves for it: one step with decay and one without end at a friction that
+    # fits as well.
+    with jax.enable_x64(True):
+        marquardt = MarquardtSettings()
+        samples, scale = Samples.of(dataset), Scale.of(dataset, decay)
+        state, _ = update(init(in_precision(actuated), marquardt), samples, scale, decay, marquardt)
+        at = state.model.friction.weights.value
+        slope = jax.grad(
+            lambda w: data_loss(_with_friction(state.model, w), samples, scale, decay)
+        )(at)
+    np.testing.assert_allclose(jnp.where(at > 0, slope, 0), 0, atol=1e-8)
+
+
+def _with_friction(model: Model, weights: jax.Array) -> Model:
+    return eqx.tree_at(lambda one: one.friction.weights.value, model, weights)
+
+
+def test_a_truthful_model_has_no_loss(dataset):
+    class Truth(eqx.Module):
+        joints: Joints = eqx.field(static=True, default=dataset.joints)
+        promises: Promises = eqx.field(static=True, default=Promises())
+
+        def inverse_dynamics(self, q, qd, qdd):
+            return 0.5 * qdd + 9.81 * jnp.cos(q)
+
+    objective = Objective(power=1.0)
+    assert (
+        float(data_loss(Truth(), Samples.of(dataset), Scale.of(dataset, objective), objective))
+        < 1e-28
+    )
+
+
+@pytest.mark.parametrize("chunk", [7, 60, 1000])
+def test_normal_equations_are_the_gradient_and_its_jacobian(model, dataset, chunk):
+    """Whatever the chunk: 2 Jᵀr is the gradient of the loss and JᵀJ its Gauss–Newton matrix."""
+    objective = Objective(power=0.2)
+    weights, fixed = trainable(model)
+    flat, unravel = ravel_pytree(weights)
+    scale, samples = Scale.of(dataset, objective), Samples.of(dataset)
+
+    def model_of(w):
+        return eqx.combine(unravel(w), fixed)
+
+    gradient, curvature = jax.jit(
+        lambda w: _normal_equations(model_of, w, samples, scale, objective, chunk)
+    )(flat)
+    expected = jax.jit(jax.grad(lambda w: data_loss(model_of(w), samples, scale, objective)))(flat)
+    np.testing.assert_allclose(2 * gradient, expected, rtol=1e-9, atol=1e-12)
+
+    def errors(w):
+        torque = (
+            jax.vmap(model_of(w).inverse_dynamics)(samples.q, samples.qd, samples.qdd) - samples.tau
+        )
+        power = jnp.sum(samples.qd * torque, axis=1) * jnp.sqrt(0.2 / scale.power)
+        return jnp.concatenate([torque[:, 0] / jnp.sqrt(scale.torque[0]), power]) / np.sqrt(
+            len(dataset)
+        )
+
+    jacobian = jax.jit(jax.jacfwd(errors))(flat)
+    np.testing.assert_allclose(curvature, jacobian.T @ jacobian, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.usefixtures("as_shipped")
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"torque": "absolute"}, "unknown torque loss 'absolute'; known: normalised, squared"),
+        ({"power": -1.0}, "power must be a finite number of at least 0, got -1.0"),
+        (
+            {"weight_decay": float("nan")},
+            "weight_decay must be a finite number of at least 0, got nan",
+        ),
+    ],
+)
+def test_bad_settings_are_refused(settings, message):
+    with pytest.raises(SettingsError, match=message):
+        Objective(**settings)
+
+
+def test_a_misspelt_setting_fails():
+    with pytest.raises(TypeError, match="weight_deacy"):
+        Objective(weight_deacy=0.1)  # type: ignore[call-arg]

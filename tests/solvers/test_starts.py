@@ -1,0 +1,46 @@
+"""When the starts of a chain have found the valley that leads to the arm."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from delan.joints import Joints
+from delan.models.chain import looseness
+from delan.models.model import Model
+from delan.solvers.starts import _settled, agreed
+from tests.support.members import actuator, chain
+
+
+def losses(*pairs: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
+    """Of starts, on validation and in training; more are still to come."""
+    known = np.array([*pairs, (np.inf, np.inf), (np.inf, np.inf)])
+    return known[:, 0], known[:, 1]
+
+
+def test_two_starts_that_do_alike_on_validation_agree():
+    assert agreed(*losses((0.102, 0.052), (0.099, 0.055)))
+    assert not agreed(*losses((0.102, 0.052), (0.05, 0.03)))
+
+
+def test_two_that_do_alike_in_training_agree_if_what_they_learned_holds():
+    assert agreed(*losses((0.104, 0.0145), (0.0047, 0.0041), (0.0067, 0.0042)))
+    assert not agreed(
+        *losses((0.104, 0.0145), (0.09, 0.0148))
+    )  # a valley that leads nowhere, found twice
+
+
+def test_one_start_alone_agrees_with_nobody():
+    assert not agreed(*losses((0.004, 0.004)))
+    assert not agreed(*losses((0.004, 0.004), (0.69, 0.19)))
+
+
+@pytest.mark.parametrize("wrong", [jnp.nan, jnp.inf])
+def test_a_start_that_went_astray_is_left_as_it_is(wrong):
+    model = Model(chain(Joints.revolute(3)), actuator(Joints.revolute(3), "viscous"))
+    at_rest = _settled(model).chain
+    assert at_rest is not None
+    assert np.abs(looseness(at_rest)).max() < 1e-9
+    bent = chain(Joints.revolute(3)).turn.at[1, 0, 0].set(wrong)
+    astray = eqx.tree_at(lambda one: one.mechanics.turn, model, bent)
+    assert _settled(astray) is astray

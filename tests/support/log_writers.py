@@ -1,0 +1,207 @@
+"""Logs in every form, each written by a library that is not ours: what `read_log` must read back."""
+
+import csv
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import scipy.io
+from rosbags.rosbag2 import StoragePlugin, Writer
+from rosbags.typesys import Stores, get_typestore
+
+NAMES = ("shoulder_pan_joint", "elbow_joint", "wrist_1_joint")
+QUANTITIES = ("q", "qd", "tau")
+
+
+def motion(samples: int = 60, dof: int = 3, seed: int = 0) -> dict[str, np.ndarray]:
+    """Smooth joint motion at 100 Hz with velocities that fit it."""
+    rng = np.random.default_rng(seed)
+    t = np.arange(samples) * 0.01
+    phase = 2 * np.pi * t[:, None] * rng.uniform(0.5, 2.0, dof) + rng.uniform(0, 6, dof)
+    rate = np.gradient(phase, t, axis=0)
+    return {
+        "t": t,
+        "q": np.sin(phase),
+        "qd": rate * np.cos(phase),
+        "tau": rng.normal(size=(samples, dof)),
+    }
+
+
+def columns(
+    data: dict[str, np.ndarray], pattern: str = "{quantity}{joint}"
+) -> dict[str, np.ndarray]:
+    """One column a joint and quantity, named by a pattern."""
+    made = {"t": data["t"]}
+    for quantity in QUANTITIES:
+        for joint in range(data[quantity].shape[1]):
+            made[pattern.format(quantity=quantity, joint=joint)] = data[quantity][:, joint]
+    return made
+
+
+def write_csv(
+    path: Path,
+    data: dict[str, np.ndarray],
+    *,
+    delimiter: str = ",",
+    comma: bool = False,
+    before: str = "",
+) -> Path:
+    made = columns(data)
+    with path.open("w", newline="") as file:
+        file.write(before)
+        writer = csv.writer(file, delimiter=delimiter)
+        writer.writerow(made)
+        for row in zip(*made.values(), strict=True):
+            cells = [repr(float(value)) for value in row]
+            writer.writerow([cell.replace(".", ",") for cell in cells] if comma else cells)
+    return path
+
+
+def write_parquet(path: Path, data: dict[str, np.ndarray]) -> Path:
+    pyarrow.parquet.write_table(
+        pyarrow.table(columns(data)), path, row_group_size=17 if len(data["t"]) < 1000 else 5000
+    )
+    return path
+
+
+def write_parquet_lists(path: Path, data: dict[str, np.ndarray]) -> Path:
+    lists = {name: list(values) if values.ndim == 2 else values for name, values in data.items()}
+    pyarrow.parquet.write_table(pyarrow.table(lists), path)
+    return path
+
+
+def write_npz(path: Path, data: dict[str, np.ndarray]) -> Path:
+    arrays: dict[str, Any] = data
+    with path.open("wb") as file:
+        np.savez_compressed(file, **arrays)
+    return path
+
+
+def write_mat(path: Path, data: dict[str, np.ndarray]) -> Path:
+    scipy.io.savemat(path, data, appendmat=False)
+    return path
+
+
+def write_mat_struct(path: Path, data: dict[str, np.ndarray]) -> Path:
+    lying = {name: values.T for name, values in data.items()}
+    scipy.io.savemat(path, {"log": lying, "note": "made by hand"}, appendmat=False)
+    return path
+
+
+def write_hdf5(path: Path, data: dict[str, np.ndarray]) -> Path:
+    with h5py.File(path, "w") as file:
+        for name, values in data.items():
+            file.create_dataset(name, data=values, chunks=True, compression="gzip")
+        file["note"] = "text"
+    return path
+
+
+def write_mat73(path: Path, data: dict[str, np.ndarray]) -> Path:
+    """As MATLAB does: a text before the file, and every matrix with its axes turned."""
+    with h5py.File(path, "w", userblock_size=512) as file:
+        for name, values in data.items():
+            file[name] = np.atleast_2d(values) if values.ndim == 1 else values.T
+    with path.open("r+b") as file:
+        file.write(b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(124) + b"\x00\x02IM")
+    return path
+
+
+def write_bag(
+    path: Path,
+    data: dict[str, np.ndarray],
+    *,
+    storage: StoragePlugin = StoragePlugin.MCAP,
+    topic: str = "/joint_states",
+    beside: str | tuple[str, ...] = (),
+    shuffled: bool = False,
+) -> Path:
+    """Joint states; with `beside` their efforts go to topics of these names, at other times."""
+    store = get_typestore(Stores.ROS2_HUMBLE)
+    state, header = store.types["sensor_msgs/msg/JointState"], store.types["std_msgs/msg/Header"]
+    time, array = (
+        store.types["builtin_interfaces/msg/Time"],
+        store.types["std_msgs/msg/Float64MultiArray"],
+    )
+    layout = store.types["std_msgs/msg/MultiArrayLayout"](dim=[], data_offset=0)
+    rng = np.random.default_rng(0)
+    with Writer(path, version=9, storage_plugin=storage) as writer:
+        states = writer.add_connection(topic, state.__msgtype__, typestore=store)
+        names = [beside] if isinstance(beside, str) else beside
+        others = [writer.add_connection(name, array.__msgtype__, typestore=store) for name in names]
+        for row, t in enumerate(data["t"]):
+            stamp = 1_700_000_000_000_000_000 + round(t * 1e9)
+            order = rng.permutation(len(NAMES)) if shuffled and row else np.arange(len(NAMES))
+            message = state(
+                header=header(
+                    stamp=time(sec=stamp // 10**9, nanosec=stamp % 10**9), frame_id="base"
+                ),
+                name=[NAMES[i] for i in order],
+                position=data["q"][row, order],
+                velocity=data["qd"][row, order],
+                effort=np.zeros(0) if others else data["tau"][row, order],
+            )
+            writer.write(states, stamp, store.serialize_cdr(message, state.__msgtype__))
+            for other in others:
+                message = array(layout=layout, data=data["tau"][row])
+                writer.write(
+                    other, stamp + 2_000_000, store.serialize_cdr(message, array.__msgtype__)
+                )
+    return path
+
+
+def write_topics(
+    path: Path, topics: Mapping[str, Sequence[Mapping[str, Any] | np.ndarray]]
+) -> Path:
+    """A bag of many topics: joint states by their parts, or arrays of numbers; a message each 10
+    ms, without stamps.
+    """
+    store = get_typestore(Stores.ROS2_HUMBLE)
+    state, header = store.types["sensor_msgs/msg/JointState"], store.types["std_msgs/msg/Header"]
+    time, array = (
+        store.types["builtin_interfaces/msg/Time"],
+        store.types["std_msgs/msg/Float64MultiArray"],
+    )
+    layout = store.types["std_msgs/msg/MultiArrayLayout"](dim=[], data_offset=0)
+    unstamped = header(stamp=time(sec=0, nanosec=0), frame_id="")
+    nothing = {"name": [], "position": np.zeros(0), "velocity": np.zeros(0), "effort": np.zeros(0)}
+    with Writer(path, version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+        for topic, told in topics.items():
+            kind = array if told and isinstance(told[0], np.ndarray) else state
+            connection = writer.add_connection(topic, kind.__msgtype__, typestore=store)
+            for row, parts in enumerate(told):
+                if isinstance(parts, np.ndarray):
+                    message = array(layout=layout, data=parts)
+                else:
+                    message = state(header=unstamped, **{**nothing, **parts})
+                raw = store.serialize_cdr(message, kind.__msgtype__)
+                writer.write(connection, 1_700_000_000_000_000_000 + row * 10_000_000, raw)
+    return path
+
+
+def write_mcap(path: Path, data: dict[str, np.ndarray]) -> Path:
+    """The storage of a bag alone, without its folder."""
+    folder = write_bag(path.with_name(path.name + "_bag"), data)
+    return next(folder.glob("*.mcap")).rename(path)
+
+
+def write_db3(path: Path, data: dict[str, np.ndarray]) -> Path:
+    folder = write_bag(path.with_name(path.name + "_bag"), data, storage=StoragePlugin.SQLITE3)
+    return next(folder.glob("*.db3")).rename(path)
+
+
+WRITERS: dict[str, Callable[[Path, dict[str, np.ndarray]], Path]] = {
+    "csv": write_csv,
+    "parquet": write_parquet,
+    "parquet lists": write_parquet_lists,
+    "npz": write_npz,
+    "mat": write_mat,
+    "mat struct": write_mat_struct,
+    "mat 7.3": write_mat73,
+    "hdf5": write_hdf5,
+    "mcap": write_mcap,
+    "sqlite": write_db3,
+}
