@@ -10,7 +10,7 @@ import delan
 ROOT = Path(__file__).parents[1] / "src" / "delan"
 LAYERS = [
     {"errors"},
-    {"joints", "sampling"},
+    {"joints"},
     {"mechanics", "logs", "motions"},
     {"models"},
     {"robots"},

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from delan.sampling import evenly_spaced, nonzero_scale
+from delan.joints import evenly_spaced, nonzero_scale
 
 
 @pytest.mark.parametrize(("count", "most"), [(1, 5), (7, 7), (7, 20), (1000, 7), (3, 1)])

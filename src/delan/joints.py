@@ -1,7 +1,4 @@
-"""Data types shared by all subpackages.
-
-Arrays are in SI units; their last axis is the joint.
-"""
+"""Data types shared by all subpackages, and the choice and scaling of rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -414,3 +411,13 @@ def _require_shapes(data: Recording | Dataset, names: Sequence[str]) -> None:
         if column is not None and column.shape != expected:
             problem = f"expected shape (time, dof) = {expected}, got {column.shape}; {SHAPE_REMEDY}"
             raise DataError(data.source, problem, column=name)
+
+
+def evenly_spaced(count: int, most: int) -> Int[np.ndarray, " rows"]:
+    """Return at most `most` of the row numbers 0 … count − 1, evenly spaced, both ends included."""
+    return np.unique(np.linspace(0, count - 1, min(most, count)).astype(int))
+
+
+def nonzero_scale(scale: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+    """Return the scale with 1 in place of zeros, so that constant columns can be divided by it."""
+    return np.where(scale > 0, scale, 1.0)

@@ -16,12 +16,11 @@ from typer.testing import CliRunner
 from delan.cli.main import app
 from delan.errors import SettingsError
 from delan.joints import Joints, Recording
-from delan.logs.doctor import Finding, cases, examine, known_model
-from delan.logs.doctor.coverage import reversals
+from delan.logs.doctor import Finding, cases, examine, torque
 from delan.logs.doctor.delays import lag_error
 from delan.logs.doctor.finding import WHY
 from delan.logs.doctor.levels import quantum
-from delan.logs.doctor.motion import Motion, measured_columns
+from delan.logs.doctor.motion import Motion, measured_columns, reversals
 from delan.logs.preparation import PreparationSettings, prepare
 from delan.logs.segments import spans
 from delan.report.check_picture import draw_check
@@ -504,7 +503,7 @@ def test_a_urdf_raises_no_doubts_of_a_log_that_cannot_tell():
 
 
 def test_a_urdf_is_compared_with_a_log_too_long_for_delays(monkeypatch):
-    monkeypatch.setattr(known_model, "MOST_SAMPLES", 100)
+    monkeypatch.setattr(torque, "MOST_SAMPLES", 100)
     assert serious(examine(clean("two-link"), model=torque_of("two-link"))) == []
     turned = fault("torque sign", clean("two-link"), 0)
     findings = examine(turned.recording, model=torque_of("two-link"))

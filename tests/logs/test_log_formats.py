@@ -18,10 +18,9 @@ from rosbags.rosbag2 import StoragePlugin
 
 from delan.errors import DataError, DelanError, SettingsError
 from delan.joints import Recording
-from delan.logs.conversion import TrajectoryLabels, recordings_of
 from delan.logs.formats import sheet
 from delan.logs.options import LogOptions
-from delan.logs.reading import read_log, stream_log
+from delan.logs.reading import TrajectoryLabels, read_log, recordings_of, stream_log
 from tests.support.log_writers import (
     NAMES,
     WRITERS,

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 from scipy.optimize import least_squares
 
 from ..errors import ModelError
-from ..sampling import nonzero_scale
+from ..joints import nonzero_scale
 
 # Standard deviation, in the coordinates, of a prior that only regularises the search.
 WEAK_SPREAD = 1e3

@@ -19,7 +19,7 @@ from ..learning.scores import predict, runs_of
 from ..models.dynamics import InverseDynamics
 from ..models.friction import Friction
 from ..models.model import Model
-from ..sampling import evenly_spaced
+from ..joints import evenly_spaced
 from ..solvers.friction_memory import memory_of
 
 WIDTH = 9.6  # of the page's figures [inches]

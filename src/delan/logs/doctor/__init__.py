@@ -9,17 +9,14 @@ from ...joints import Excerpt, JointLimits, Recording
 from ..segments import LogSegment, cut_out
 from . import cases
 from .agreement import examine_agreement, examine_exchange, implausible_units
-from .coverage import examine_coverage
 from .delays import Explanation, examine_delays
 from .finding import Finding, worst_first
 from .finding import Severity as Severity
-from .known_model import TorqueRows, examine_model
 from .large_logs import RowMap
 from .levels import examine_levels, examine_quantisation
-from .motion import Columns, Motion, filtered
-from .timing import examine_time
-from .torque import ENOUGH, examine_torque, torque_features
-from .values import examine_values, repeated_rows
+from .motion import Columns, Motion, examine_coverage, filtered
+from .torque import ENOUGH, TorqueRows, examine_model, examine_torque, torque_features
+from .values import examine_time, examine_values, repeated_rows
 
 
 def examine(

@@ -9,10 +9,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from ...joints import Recording, RowRange
-from ..excerpts import ExcerptBuilder
-from ..parts import LogPart
+from ..excerpts import ExcerptBuilder, LogPart
 from .finding import Finding, Kind, worst_first
-from .timing import interleaved
+from .values import interleaved
 
 # Faults that have a place are searched in every part. All others concern the whole log and come
 # from its excerpt; a part adds them only where they are errors.
