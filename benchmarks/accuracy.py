@@ -25,8 +25,8 @@ from delan.models.rigid_body import RigidBody
 from delan.paper.demo import DemoSettings
 from delan.paper.motion_logs import letter_log
 from delan.robots.barrett_wam import WAM7
-from delan.solvers.plan import ModelChoice, TrainingSettings
-from delan.solvers.training import Progress
+from delan.solvers.plan import ModelChoice
+from delan.solvers.settings import Progress, TrainingSettings
 from tests.support.random_arms import swung
 
 from .results import write_results

@@ -24,7 +24,7 @@ from delan.models.network import LagrangianNetworkSettings
 from delan.models.rigid_body import RigidBody
 from delan.robots.barrett_wam import WAM7, WAM7_ANALYTIC
 from delan.solvers.loss import Objective
-from delan.solvers.plan import TrainingSettings
+from delan.solvers.settings import TrainingSettings
 from tests.support.members import noisy
 from tests.support.random_arms import swung
 

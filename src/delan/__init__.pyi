@@ -22,7 +22,8 @@ from .joints import (
     Trajectory,
 )
 from .learning.cutoff import prepare
-from .learning.fit import Fit, FitSettings, fit
+from .learning.fit import Fit, fit
+from .learning.fit_settings import FitSettings
 from .learning.model_fit import TrainingStart
 from .learning.scores import Scores, evaluate
 from .learning.verdict import Verdict
@@ -44,7 +45,7 @@ from .models.trust import Trust
 from .solvers.adam import DescentSettings
 from .solvers.loss import Objective
 from .solvers.marquardt import MarquardtSettings
-from .solvers.plan import TrainingSettings
+from .solvers.settings import TrainingSettings
 from .storage import load, read_header, save
 
 __all__ = [

@@ -24,7 +24,7 @@ from delan.joints import Dataset, Joints
 from delan.motions.letters import LETTERS
 from delan.robots.barrett_wam import WAM4
 from delan.robots.mujoco_robot import MujocoRobot
-from delan.solvers.training import HistoryRow, Progress
+from delan.solvers.settings import HistoryRow, Progress
 from tests.support.members import pendulum
 
 DELAN = [sys.executable, "-m", "delan.cli.main"]

@@ -19,7 +19,8 @@ from delan import storage
 from delan.cli.evaluate_command import with_kinds_of
 from delan.cli.main import app
 from delan.joints import Joints, Recording
-from delan.learning.fit import Fit, FitSettings, _options
+from delan.learning.fit import Fit
+from delan.learning.fit_settings import FitSettings, fit_options
 from delan.models.geometry import from_rigid_body
 from delan.models.rigid_body import RigidBody
 from delan.robots.two_link import TWO_LINK
@@ -64,7 +65,7 @@ def contest(known, monkeypatch) -> dict[str, Any]:
         listen: Callable[[str], Any],
         stop: threading.Event,
     ) -> Fit:
-        options = _options(models, friction, urdf, settings, seconds, seed)
+        options = fit_options(models, friction, urdf, settings, seconds, seed)
         asked.update(recording=recording, options=options, stop=stop)
         for name in ("preparation", *options.models):
             listen(name)

@@ -222,7 +222,7 @@ def test_kinematics_alone_suffice(swing, held_out):
 
 
 def test_chunks_do_not_matter(swing, clean, monkeypatch):
-    monkeypatch.setattr("delan.identification.regressors.CHUNK", 37)
+    monkeypatch.setattr("delan.identification.regression.CHUNK", 37)
     again = identify(swing, WAM7_ANALYTIC.urdf(), BARE)
     np.testing.assert_allclose(again.model.parameters, clean.model.parameters, atol=1e-9)
 
@@ -276,7 +276,7 @@ def with_memory(body: RigidBody, parts: list[Dataset]) -> Dataset:
 @pytest.mark.parametrize("physical", [False, True])
 def test_hysteresis_is_recovered(physical, monkeypatch):
     """Asymmetric friction, Stribeck and stops at the joints and at a motor that turns with both."""
-    monkeypatch.setattr("delan.identification.regressors.CHUNK", 170)
+    monkeypatch.setattr("delan.identification.regression.CHUNK", 170)
     settings = IdentifySettings(
         friction=("viscous", "offset", "asymmetric", "stribeck", "stops"),
         pairs=(MotorPair(0, 1, 0.6),),

@@ -15,23 +15,24 @@ from delan.deploy.c_code import c_source
 from delan.errors import ModelError, SettingsError
 from delan.joints import Dataset
 from delan.learning import contenders
-from delan.learning.contenders import Constant, Identified, ResidualNetwork
+from delan.learning.contenders import Constant, Network
 from delan.learning.fit import fit
 from delan.learning.friction_search import START
 from delan.learning.model_fit import TrainingStart, fit_model
 from delan.learning.scores import evaluate, residual_torques
 from delan.learning.study import Study
 from delan.learning.uncertainty import TrustSettings, coverage, trust
+from delan.learning.urdf_contenders import Identified, ResidualNetwork
 from delan.models.feed_forward import FeedForwardNetwork, FeedForwardSettings
 from delan.models.friction import FrictionSettings
+from delan.models.friction_memory import memory_of
 from delan.models.geometry import from_rigid_body, model_of
 from delan.models.model import Blueprint, Model
 from delan.models.rigid_body import RigidBody
 from delan.online.model_torque import Compiled
 from delan.robots.robot_files import urdf_of
 from delan.robots.two_link import TWO_LINK
-from delan.solvers.friction_memory import memory_of
-from delan.solvers.plan import TrainingSettings
+from delan.solvers.settings import TrainingSettings
 from tests.support.members import MIXED, actuated, chain, feed_forward, trust_in
 from tests.support.random_arms import swung
 
@@ -69,7 +70,7 @@ def test_it_beats_the_arm_alone_where_no_rigid_body_can_follow(monkeypatch):
     unseen = rippled(range(50, 53))
     study = Study.of(rippled(range(12)), friction=START)
     known = Identified(wrong_urdf()).fit(study)
-    entry = ResidualNetwork(wrong_urdf(), known).fit(study)
+    entry = ResidualNetwork(wrong_urdf(), known, Network("feedforward")).fit(study)
     assert entry.chosen["arm"] == "identified"
     assert entry.validation.torque.nmse_mean < 0.5 * known.validation.torque.nmse_mean
     alone, both = (
@@ -87,7 +88,8 @@ def test_the_arm_of_the_urdf_stays_as_it_is_where_that_is_better(monkeypatch):
     study = Study.of(rippled(range(3)), friction=START)
     known = Identified(TWO_LINK.urdf()).fit(study)
     poor = replace(known.validation, torque=replace(known.validation.torque, nmse_mean=2.0))
-    entry = ResidualNetwork(TWO_LINK.urdf(), replace(known, validation=poor)).fit(study)
+    poorer = replace(known, validation=poor)
+    entry = ResidualNetwork(TWO_LINK.urdf(), poorer, Network("feedforward")).fit(study)
     assert entry.chosen["arm"] == "as it is"
 
 
@@ -107,8 +109,8 @@ def test_it_takes_part_where_there_is_a_urdf_and_a_feed_forward_network(
 
         return train
 
-    for name in ("Network", "ResidualNetwork"):
-        monkeypatch.setattr(f"delan.learning.contenders.{name}.fit", asking(name))
+    monkeypatch.setattr(Network, "fit", asking("Network"))
+    monkeypatch.setattr(ResidualNetwork, "fit", asking("ResidualNetwork"))
     fit(rippled(range(3)), models, urdf=TWO_LINK.urdf(), friction=START)
     assert ("ResidualNetwork" in asked) == takes_part
 
@@ -156,7 +158,7 @@ def test_its_band_holds_the_torques_and_its_arm_is_not_doubted(monkeypatch):
     data = rippled(range(8))
     study = Study.of(data, TrainingSettings(validation=0.4), friction=START)
     known = Identified(wrong_urdf()).fit(study)
-    entry = ResidualNetwork(wrong_urdf(), known).fit(study)
+    entry = ResidualNetwork(wrong_urdf(), known, Network("feedforward")).fit(study)
     validation = study.validation
     model = trust(
         entry.model,

@@ -11,7 +11,7 @@ from scipy.interpolate import make_interp_spline
 
 from delan.errors import DataError, SettingsError
 from delan.joints import Dataset, Recording
-from delan.learning.contenders import ChainNearUrdf, Constant, Identified, Network
+from delan.learning.contenders import Constant, Network
 from delan.learning.cutoff import CutoffSearch, choose_preparation
 from delan.learning.fit import Fit, fit
 from delan.learning.friction_search import START
@@ -19,6 +19,7 @@ from delan.learning.model_fit import TrainingStart, fit_model
 from delan.learning.more_data import learning_curve, next_motion
 from delan.learning.scores import evaluate
 from delan.learning.study import Study
+from delan.learning.urdf_contenders import ChainNearUrdf, Identified
 from delan.logs.preparation import PreparationSettings, prepare
 from delan.logs.split import hold_out
 from delan.models.chain import LagrangianChain
@@ -27,7 +28,7 @@ from delan.models.model import Model
 from delan.models.rigid_body import RigidBody
 from delan.robots.robot_files import urdf_of
 from delan.robots.two_link import TWO_LINK
-from delan.solvers.plan import TrainingSettings
+from delan.solvers.settings import TrainingSettings
 from tests.support.random_arms import swung
 
 RATE, DELAY = 250.0, 0.012

@@ -11,13 +11,13 @@ import delan
 from delan import storage
 from delan.errors import SettingsError
 from delan.learning import contenders
-from delan.learning.fit import FitSettings
+from delan.learning.fit_settings import FitSettings
 from delan.learning.model_fit import fit_model
 from delan.learning.study import Study
 from delan.models.network import LagrangianNetworkSettings
 from delan.models.rigid_body import RigidBody
 from delan.robots.two_link import TWO_LINK
-from delan.solvers.plan import TrainingSettings
+from delan.solvers.settings import TrainingSettings
 from tests.support.members import noisy, pendulum
 from tests.support.random_arms import swung
 

@@ -19,16 +19,16 @@ from delan.learning.scores import evaluate
 from delan.learning.study import Study
 from delan.models.dynamics import Normalisation
 from delan.models.friction import Friction, FrictionSettings
+from delan.models.friction_memory import remembered
 from delan.models.geometry import from_rigid_body
 from delan.models.model import Model
 from delan.models.network import LagrangianNetwork, LagrangianNetworkSettings
 from delan.models.rigid_body import RigidBody
 from delan.robots.two_link import TWO_LINK
 from delan.solvers import marquardt
-from delan.solvers.friction_memory import remembered
 from delan.solvers.loss import Objective, Samples, Scale
 from delan.solvers.marquardt import MarquardtSettings, solve_bounded
-from delan.solvers.plan import TrainingSettings
+from delan.solvers.settings import TrainingSettings
 from tests.support.members import friction_in, noisy, pendulum
 from tests.support.random_arms import swung
 

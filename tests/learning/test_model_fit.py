@@ -25,7 +25,8 @@ from delan.models.network import LagrangianNetwork, LagrangianNetworkSettings
 from delan.solvers import adam, training
 from delan.solvers.loss import Objective, Samples, Scale
 from delan.solvers.marquardt import MarquardtSettings
-from delan.solvers.plan import TrainingSettings, plan
+from delan.solvers.plan import plan
+from delan.solvers.settings import TrainingSettings
 from tests.support.members import noisy, pendulum
 
 WRONG: Any = "wrong"

@@ -20,11 +20,11 @@ from delan.learning.residual_check import Misfit, diagnose
 from delan.learning.scores import predict
 from delan.learning.study import FrictionChoice, Study
 from delan.models.friction import Friction, FrictionSettings
+from delan.models.friction_memory import remembered
 from delan.models.geometry import from_rigid_body
 from delan.models.model import Model
 from delan.models.rigid_body import RigidBody
 from delan.motions.cosines import cosines
-from delan.solvers.friction_memory import remembered
 from tests.support.members import actuator, noisy
 from tests.support.odd_robots import GRAVITY, ElasticArm, FiveBar, driven
 from tests.support.oracles import torque_from_lagrangian

@@ -35,6 +35,7 @@ from delan.learning.uncertainty import (
 from delan.models.dynamics import InverseDynamics
 from delan.models.feed_forward import FeedForwardSettings
 from delan.models.friction import Friction, FrictionSettings
+from delan.models.friction_memory import remembered
 from delan.models.geometry import from_rigid_body, learned_arm, to_rigid_body
 from delan.models.model import Model, as_model, without_trust
 from delan.models.rigid_body import RigidBody
@@ -43,9 +44,8 @@ from delan.motions.cosines import cosines
 from delan.online.model_torque import Compiled
 from delan.robots.two_link import TWO_LINK
 from delan.solvers import marquardt
-from delan.solvers.friction_memory import remembered
 from delan.solvers.loss import Objective, Samples, Scale
-from delan.solvers.plan import TrainingSettings
+from delan.solvers.settings import TrainingSettings
 from tests.support.members import (
     MIXED,
     actuator,

@@ -10,7 +10,7 @@ from delan.joints import Joints, Recording
 from delan.logs.filters import stride
 from delan.logs.preparation import PreparationSettings, prepare
 from delan.models.friction import Friction, FrictionSettings
-from delan.solvers.friction_memory import remembered
+from delan.models.friction_memory import remembered
 
 RATE = 500.0
 

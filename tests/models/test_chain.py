@@ -25,7 +25,7 @@ from delan.models.rigid_body import RigidBody
 from delan.robots.barrett_wam import DRIVE_INERTIA, WAM7
 from delan.robots.two_link import TWO_LINK
 from delan.solvers.loss import Objective, Samples, Scale, loss
-from delan.solvers.plan import TrainingSettings
+from delan.solvers.settings import TrainingSettings
 from tests.support.members import chain, network, noisy
 from tests.support.oracles import torque_from_lagrangian
 from tests.support.random_arms import random_arm, rigid, scattered, swung

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from delan.joints import Excerpt, RowRange
-from delan.learning.contenders import Entry
 from delan.learning.fit import Fit
 from delan.learning.scores import evaluate, nmse_interval, time_blocks
+from delan.learning.study import Entry
 from delan.learning.uncertainty import TrustSettings, coverage, trust
 from delan.learning.verdict import Verdict
 from delan.logs.doctor.finding import Case, Finding

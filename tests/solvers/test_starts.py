@@ -8,7 +8,7 @@ import pytest
 from delan.joints import Joints
 from delan.models.chain import looseness
 from delan.models.model import Model
-from delan.solvers.starts import _settled, agreed
+from delan.solvers.stages import _settled, agreed
 from tests.support.members import actuator, chain
 
 

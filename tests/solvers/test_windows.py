@@ -21,7 +21,7 @@ from delan.models.friction import FrictionSettings
 from delan.models.model import as_model
 from delan.models.rigid_body import RigidBody
 from delan.robots.two_link import TWO_LINK
-from delan.solvers.plan import TrainingSettings
+from delan.solvers.settings import TrainingSettings
 from delan.solvers.windows import SECONDS, Windows, mean_torque
 from tests.support.members import DYNAMICS, actuated, friction_in
 

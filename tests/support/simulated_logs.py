@@ -10,15 +10,14 @@ import jax
 import numpy as np
 
 from delan.joints import Recording
-from delan.learning.contenders import Constant, Entry
+from delan.learning.contenders import Constant
 from delan.learning.cutoff import CutoffTrial, PreparationChoice
-from delan.learning.fit import Fit, FitOptions, FitSettings
+from delan.learning.fit import Fit
+from delan.learning.fit_settings import FitOptions, FitSettings
 from delan.learning.friction_search import SelectionStep
-from delan.learning.model_fit import TrainingResult
 from delan.learning.more_data import LearningCurve, NextMotion
-from delan.learning.refinement import WindowTrial
 from delan.learning.scores import Scores, evaluate
-from delan.learning.study import Study
+from delan.learning.study import Entry, Study, TrainingResult, WindowTrial
 from delan.logs.preparation import PreparationSettings, prepare
 from delan.models.dynamics import Normalisation
 from delan.models.feed_forward import FeedForwardNetwork
@@ -28,7 +27,7 @@ from delan.models.model import Model
 from delan.models.rigid_body import RigidBody
 from delan.paper.motion_logs import cosine_motion
 from delan.robots.description import Arm
-from delan.solvers.plan import TrainingSettings
+from delan.solvers.settings import TrainingSettings
 
 CUTOFF = PreparationSettings(cutoff=10.0)
 

@@ -1,25 +1,27 @@
-"""What all commands of `delan` share: the application, common options, and how what went wrong is
-told.
-"""
+"""What all commands of `delan` share: the application, common options, and exit codes of errors."""
 
 import difflib
 import functools
+import inspect
 import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from typer.core import TyperGroup
 
 from ..errors import DelanError, SettingsError
 
+if TYPE_CHECKING:
+    from ..learning.study import FrictionChoice
+
+Command = Callable[..., None]
+
 
 class _Commands(TyperGroup):
-    """Commands that also guess which choice was meant, as typer does for commands and options
-    alone.
-    """
+    """Commands that guess which choice was meant; typer guesses only commands and options."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -30,17 +32,16 @@ class _Commands(TyperGroup):
 
 
 def with_guess(message: str) -> str:
-    """The words about a wrong choice, without those of the library beneath, and with the one that
-    is nearest.
-    """
-    message = message.removeprefix("Value error, ")
-    told = re.fullmatch(r"'(.+)' is not one of ('.+')\.", message)
-    near = (
-        []
-        if told is None
-        else difflib.get_close_matches(told[1], re.findall(r"'([^']+)'", told[2]), n=1)
-    )
-    return f"{message} Did you mean '{near[0]}'?" if near else message
+    """Return a message about a wrong choice with the choice that is nearest to it."""
+    message = message.removeprefix("Value error, ")  # put there by the library that typer uses
+    # The error has no field for the wrong value, so that it is taken from the library's sentence.
+    wrong = re.fullmatch(r"'(.+)' is not one of ('.+')\.", message)
+    if wrong is None:
+        return message
+    near = difflib.get_close_matches(wrong[1], re.findall(r"'([^']+)'", wrong[2]), n=1)
+    if not near:
+        return message
+    return f"{message} Did you mean '{near[0]}'?"
 
 
 app = typer.Typer(
@@ -48,34 +49,42 @@ app = typer.Typer(
     cls=_Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Learn a robot's dynamics from joint data, in a form that cannot break the laws of mechanics.",
+    help="Learn a robot's dynamics from joint data, in a form that cannot break the laws of "
+    "mechanics.",
 )
 
-JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print the scores as JSON on stdout, and nothing else there.")
-]
+
+def json_flag(what: str) -> Any:
+    """Return the option `--json` of a command that prints `what`."""
+    return typer.Option("--json", help=f"Print {what} as JSON on stdout, and nothing else there.")
+
+
+JsonOption = Annotated[bool, json_flag("the scores")]
 SeedOption = Annotated[
     int,
     typer.Option(
-        help="Seed of all randomness; where no clock bounds the work, it gives the same result again.",
+        help="Seed of all randomness; where no clock bounds the work, it gives the same result "
+        "again.",
         min=0,
     ),
 ]
+ModelArgument = Annotated[
+    Path,
+    typer.Argument(metavar="MODEL", help="Model file that `delan fit` wrote.", show_default=False),
+]
 
 
-def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Turn what went wrong into one line on stderr and an exit code: 1 for bad input, 130 for
-    Ctrl-C.
-    """
-    return _telling(function, bad_input=1)
+def command(function: Command) -> Command:
+    """Print an error as one line on stderr; the exit code is 1 for bad input, 130 for Ctrl-C."""
+    return _with_exit_codes(function, bad_input=1)
 
 
-def judging_command(function: Callable[..., None]) -> Callable[..., None]:
-    """The same for a command that says 1 of what it has examined: 2 for bad input."""
-    return _telling(function, bad_input=2)
+def judging_command(function: Command) -> Command:
+    """The same for a command whose exit code 1 is a verdict: 2 for bad input."""
+    return _with_exit_codes(function, bad_input=2)
 
 
-def _telling(function: Callable[..., None], bad_input: int) -> Callable[..., None]:
+def _with_exit_codes(function: Command, bad_input: int) -> Command:
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> None:
         try:
@@ -91,17 +100,47 @@ def _telling(function: Callable[..., None], bad_input: int) -> Callable[..., Non
     return run
 
 
-def keep_compiled() -> None:
-    """Let jax keep compiled programs in the user's cache folder: the second run of a command starts
-    faster.
+def takes(keyword: str, make: Callable[..., Any]) -> Callable[[Command], Command]:
+    """Give a command the options of `make`; it receives what `make` returns under `keyword`.
+
+    `make` is a record or a function; its parameters are keyword-only and annotated for typer.
     """
+    options = inspect.signature(make).parameters
+
+    def decorate(function: Command) -> Command:
+        own = inspect.signature(function, eval_str=True)
+        parameters = dict(own.parameters)
+        del parameters[keyword]
+
+        @functools.wraps(function)
+        def run(*args: Any, **kwargs: Any) -> None:
+            given = {name: kwargs.pop(name) for name in options}
+            function(*args, **kwargs, **{keyword: make(**given)})
+
+        # typer reads the options of a command from its signature.
+        signature = own.replace(parameters=[*parameters.values(), *options.values()])
+        run.__signature__ = signature  # pyright: ignore[reportAttributeAccessIssue]
+        return run
+
+    return decorate
+
+
+def keep_compiled() -> None:
+    """Let JAX keep compiled programs in the user's cache: the second run of a command is faster."""
     root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(root) / "delan" / "xla"))
+    # Programs that compile faster than this [s] are not worth a file.
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 
 
-def require_writable(path: Path, *, make_folder: bool = False) -> None:
-    """Find out before the work, not after it, that the result has no place to go."""
+def require_writable(*paths: Path | None, make_folder: bool = False) -> None:
+    """Find out before the work, not after it, that a result has no place to go."""
+    for path in paths:
+        if path is not None:
+            _require_place(path, make_folder)
+
+
+def _require_place(path: Path, make_folder: bool) -> None:
     folder = path.parent
     try:
         if make_folder:
@@ -114,8 +153,49 @@ def require_writable(path: Path, *, make_folder: bool = False) -> None:
         raise SettingsError(
             f"there is no folder {folder} for {path.name}; make it or give another output path"
         )
-    if path.is_dir() or not os.access(folder, os.W_OK):
-        what = (
-            "is a folder" if path.is_dir() else f"is in a folder that cannot be written, {folder}"
+    if path.is_dir():
+        raise SettingsError(f"{path} is a folder; give another output path")
+    if not os.access(folder, os.W_OK):
+        raise SettingsError(
+            f"{path} is in a folder that cannot be written, {folder}; give another output path"
         )
-        raise SettingsError(f"{path} {what}; give another output path")
+
+
+def require_picture(path: Path | None) -> None:
+    """Find out before the work that a picture has no place to go, or a suffix of another format."""
+    if path is None:
+        return
+    require_writable(path)
+    if path.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise SettingsError(f"{path}: a picture is a .png, .svg or .pdf file")
+
+
+def write_picture(figure: Any, path: Path) -> None:
+    """Write a figure in the format that the path's suffix names."""
+    from ..storage import write_whole
+
+    suffix = path.suffix[1:].lower()
+    # Enough dots per inch for text of 6 points to be read.
+    write_whole(path, lambda file: figure.savefig(file, format=suffix, dpi=130))
+
+
+def read_friction(text: str) -> "FrictionChoice":
+    """Read the value of `--friction`."""
+    from ..models.friction import FrictionSettings, Term
+
+    if text == "none":
+        return None
+    if text == "auto":
+        return "auto"
+    known = get_args(Term)
+    terms: list[Any] = []
+    for term in text.split(","):
+        terms.append(term.strip())
+        if terms[-1] not in known:
+            near = difflib.get_close_matches(terms[-1], (*known, "auto", "none"), n=1)
+            guess = f"; did you mean {near[0]}?" if near else ""
+            raise SettingsError(
+                f"--friction is auto, none, or some of {', '.join(known)}; "
+                f"got {terms[-1]!r}{guess}"
+            )
+    return FrictionSettings(tuple(terms))

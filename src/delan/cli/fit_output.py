@@ -8,9 +8,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from ..learning.contenders import Entry
 from ..learning.fit import Fit
 from ..learning.scores import Scores
+from ..learning.study import Entry
 from ..logs.doctor.finding import Finding
 from ..report.fit_report import NAMES, FitReport, verdict_text
 from .fit_request import FitRequest

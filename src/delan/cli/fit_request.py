@@ -22,7 +22,7 @@ from ..models.friction import FrictionSettings, Term
 from ..models.model import Architecture
 from ..models.network import LagrangianNetworkSettings
 from ..solvers.loss import Objective
-from ..solvers.plan import TrainingSettings
+from ..solvers.settings import TrainingSettings
 
 # Options for the training of a single model, and their values when they are not given.
 SINGLE: dict[str, Any] = {

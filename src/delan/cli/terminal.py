@@ -1,103 +1,144 @@
-"""Who watches the steps of a command: a bar for each on a terminal, one line for each elsewhere.
+"""Text on the terminal: messages, progress bars, tables of scores, and values for JSON."""
 
-Scores as tables on the terminal, narrow enough for 80 columns whatever the number of joints.
-"""
-
+import itertools
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import typer
 from rich.console import Console
 from rich.table import Table
 
-from ..learning.scores import VALID_ERROR, Errors, Scores
-
 if TYPE_CHECKING:
+    from ..joints import Recording
+    from ..learning.scores import Errors, Scores
     from ..solvers.training import Progress
 
 Watcher = Callable[["Progress"], None] | None
+# Columns of a terminal from which on loss and speed fit beside validation error and time left.
 WIDE = 110
-"""Columns of a terminal on which loss and speed have room beside the validation error and the time
-left.
-"""
 
 
-def told(now: "Progress", *, wide: bool) -> str:
-    """How a training goes on, beside its bar."""
+def say(message: str) -> None:
+    """Print one line on stderr."""
+    typer.echo(f"delan: {message}", err=True)
+
+
+def say_if_excerpt(recording: "Recording", name: str) -> None:
+    """Print one line if the log was too large to be used as a whole."""
+    if recording.excerpt is not None:
+        say(
+            f"{name} is larger than the memory limit (--memory); used is {recording.excerpt.summary}"
+        )
+
+
+def say_if_useless(nmse: float) -> None:
+    """Print one line if a model explains less than the mean torque of a motion does."""
+    if not nmse < 1:  # NaN, too
+        say(
+            "the model explains this motion no better than its mean torque; check the units (rad, "
+            "s, N m), the signs and the order of the joints"
+        )
+
+
+def plain(value: Any) -> Any:
+    """Return a value for JSON: non-finite numbers as null, tuples as lists."""
+    if isinstance(value, dict):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def progress_text(now: "Progress", *, wide: bool) -> str:
+    """Return what stands beside the bar of a training: errors, speed and the time left."""
     left = now.row.seconds * (1 - now.share) / max(now.share, 1e-3)
-    known = [f"val {now.row.validation:.1e}", f"{left:.0f} s left"]
+    parts = [f"val {now.row.validation:.1e}", f"{left:.0f} s left"]
     if wide:
-        known = [f"loss {now.row.training:.1e}", *known, f"{now.samples_per_second:,.0f} samples/s"]
-    return ", ".join(known)
+        parts.insert(0, f"loss {now.row.training:.1e}")
+        parts.append(f"{now.samples_per_second:,.0f} samples/s")
+    return ", ".join(parts)
 
 
 @contextmanager
-def watching(tell: Callable[[str], None] = lambda step: None) -> Iterator[Callable[[str], Watcher]]:
-    """Gives who watches a step from its begin, by its name: a bar on stderr with loss, validation
-    error, speed and time left; where stderr is no terminal, nobody, and `tell` is told the name.
+def watching(
+    announce: Callable[[str], None] = lambda step: None,
+) -> Iterator[Callable[[str], Watcher]]:
+    """Yield a function that begins a step by its name and returns a watcher of its progress.
+
+    Each step has a bar on stderr. Where stderr is no terminal, `announce` gets the names of the
+    steps, and nothing watches them.
     """
     if not sys.stderr.isatty():
-        yield tell
+        yield announce
         return
     from rich import progress as rich_progress
-    from rich.console import Console
 
     columns = (
         rich_progress.TextColumn("{task.description}"),
         rich_progress.BarColumn(bar_width=12),
-        rich_progress.TextColumn("{task.fields[told]}"),
+        rich_progress.TextColumn("{task.fields[status]}"),
     )
     console = Console(stderr=True)
     with rich_progress.Progress(*columns, console=console) as bars:
 
-        def begun(step: str) -> Watcher:
-            task = bars.add_task(step, total=1.0, told="at work")
+        def begin(step: str) -> Watcher:
+            task = bars.add_task(step, total=1.0, status="at work")
 
             def watch(now: "Progress") -> None:
-                bars.update(task, completed=now.share, told=told(now, wide=console.width >= WIDE))
+                status = progress_text(now, wide=console.width >= WIDE)
+                bars.update(task, completed=now.share, status=status)
 
             return watch
 
-        yield begun
+        yield begin
         for task in bars.task_ids:
             bars.update(task, completed=1.0)
 
 
-def show_scores(models: Mapping[str, Scores], scored_on: str) -> None:
-    """A block of rows a model, a column a quantity: summed MSE, mean nMSE, and the nMSE of each
-    joint.
+def show_scores(models: Mapping[str, "Scores"], scored_on: str) -> None:
+    """Print a table with a block of rows per model and a column per quantity.
+
+    The rows are the summed MSE, the mean nMSE, and the nMSE of each joint: 80 columns are enough
+    for any number of joints.
     """
-    quantities = list(dict.fromkeys(name for scores in models.values() for name in _errors(scores)))
+    from ..learning.scores import VALID_ERROR
+
+    errors = {name: _errors_by_quantity(scores) for name, scores in models.items()}
+    quantities = list(dict.fromkeys(itertools.chain.from_iterable(errors.values())))
     table = Table(title=f"Errors on {scored_on}", title_justify="left")
     table.add_column("")
     for quantity in quantities:
         table.add_column(quantity, justify="right", no_wrap=True)
     for name, scores in models.items():
-        found = _errors(scores)
-        rows = {f"{name}: Σ MSE": [found[q].mse_sum if q in found else None for q in quantities]}
-        rows["mean nMSE"] = [found[q].nmse_mean if q in found else None for q in quantities]
-        for joint in range(len(scores.torque.nmse)):
-            rows[f"nMSE, joint {joint}"] = [
-                found[q].nmse[joint] if q in found else None for q in quantities
-            ]
-        for label, numbers in rows.items():
-            table.add_row(
-                label, *("–" if number is None else f"{number:.2e}" for number in numbers)
-            )
+        joints = range(len(scores.torque.nmse))
+        labels = [f"{name}: Σ MSE", "mean nMSE", *(f"nMSE, joint {joint}" for joint in joints)]
+        columns = [_cells(errors[name].get(quantity), len(labels)) for quantity in quantities]
+        for row in zip(labels, *columns, strict=True):
+            table.add_row(*row)
         table.add_section()
     console = Console()
     console.print(table)
     for name, scores in models.items():
         if scores.rollouts is not None:
-            share = f"{scores.rollouts.valid_share:.0%} of the time"
             console.print(
-                f"{name}: motion predicted from torques alone is within {VALID_ERROR} rad (or m) for {share}"
+                f"{name}: motion predicted from torques alone is within {VALID_ERROR} rad (or m) "
+                f"for {scores.rollouts.valid_share:.0%} of the time"
             )
 
 
-def _errors(scores: Scores) -> dict[str, Errors]:
+def _errors_by_quantity(scores: "Scores") -> dict[str, "Errors"]:
     errors = {"torque": scores.torque, **scores.components}
-    return (
-        errors if scores.acceleration is None else {**errors, "acceleration": scores.acceleration}
-    )
+    if scores.acceleration is not None:
+        errors["acceleration"] = scores.acceleration
+    return errors
+
+
+def _cells(errors: "Errors | None", count: int) -> list[str]:
+    if errors is None:
+        return ["–"] * count
+    return [f"{error:.2e}" for error in (errors.mse_sum, errors.nmse_mean, *errors.nmse)]

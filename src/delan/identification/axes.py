@@ -18,10 +18,10 @@ from jaxtyping import Array, Bool, Float
 from scipy.linalg import null_space
 from scipy.optimize import least_squares
 
+from ..joints import nonzero_scale
 from ..models.chain import LagrangianChain, Matrix, looseness, settled
 from ..models.dynamics import in_precision
 from ..models.geometry import PARALLEL, chain_of, learned_arm, nearest_points, to_rigid_body
-from ..joints import nonzero_scale
 from ..solvers.loss import Objective
 from .links import ACCELERATION, STATES, motor_columns, noise_of, random_states
 from .regression import triangle

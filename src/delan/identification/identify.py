@@ -24,14 +24,15 @@ from ..models.rigid_body import LINK_PARAMETERS, RigidBody
 from .physical_links import is_physical, repaired_links, solve_physical
 from .regression import (
     BaseParameter,
+    Extras,
     Identifiable,
     ParameterEstimate,
     Span,
+    compress,
     residual_std,
     reweighted,
     weighted,
 )
-from .regressors import Extras, compress
 
 FrictionTerm = Literal["coulomb", "viscous", "offset", "asymmetric", "stribeck", "stops"]
 

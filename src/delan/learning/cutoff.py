@@ -25,15 +25,15 @@ from ..logs.excerpts import excerpt_of
 from ..logs.filters import HIGHEST_CUTOFF
 from ..logs.preparation import PreparationSettings, stride
 from ..logs.preparation import prepare as prepared_by
+from ..models.friction_memory import memory_of
 from ..models.model import Model
-from ..solvers.friction_memory import memory_of
-from ..solvers.plan import TrainingSettings
-from ..solvers.torque_slope import rigid_slope
+from ..solvers.loss import rigid_slope
+from ..solvers.settings import TrainingSettings
 from .friction_search import START
-from .model_fit import TrainingResult, fit_model
+from .model_fit import fit_model
 from .refinement import refined
 from .scores import predict
-from .study import Study, Watcher
+from .study import Study, TrainingResult, Watcher
 
 LOWEST, STEP, TRIALS = 1.0, 1.5, 12
 """Cut-offs tried: from this many Hz, each so many times the one before."""

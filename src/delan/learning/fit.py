@@ -3,141 +3,47 @@
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import jax
 import numpy as np
 
-from ..errors import DataError, ModelError, SettingsError
+from ..errors import DataError, ModelError
 from ..joints import Dataset, Recording
 from ..logs.filters import HIGHEST_CUTOFF
 from ..logs.preparation import PreparationSettings, prepare
-from ..models.feed_forward import FeedForwardSettings
 from ..models.model import Architecture, Model
-from ..models.network import LagrangianNetworkSettings
 from ..solvers.loss import Objective
-from ..solvers.plan import ModelChoice, TrainingSettings
-from ..solvers.starts import SAMPLES
+from ..solvers.plan import ModelChoice
+from ..solvers.stages import SAMPLES
 from ..solvers.windows import SECONDS
 from .contenders import (
-    ANCHORS,
     Chain,
-    ChainNearUrdf,
     Constant,
-    Contender,
-    Entry,
-    Identified,
     Network,
-    ResidualNetwork,
     SingleTraining,
-    fixed_friction,
 )
 from .cutoff import CutoffSearch, PreparationChoice, choose_preparation
-from .model_fit import FRESH, TrainingStart
+from .fit_settings import FitOptions, FitSettings, fit_options
 from .more_data import LearningCurve, NextMotion, learning_curve, next_motion
 from .refinement import relearned
 from .study import (
     Budget,
+    Contender,
+    Entry,
     FrictionChoice,
     Listener,
     Study,
     nobody_listens,
-    require_friction,
 )
 from .uncertainty import TrustSettings, trust
 from .verdict import Verdict, judge
 
-ModelName = Literal["chain", "delan", "feedforward", "identified"]
-Accelerations = Literal["auto", "filtered", "none"]
-
 # Share of the rivals' seconds that chains near a URDF get; the networks, which are trained at the
 # same time, have the rest.
 NEAR_SHARE = 0.4
-
-
-@dataclass(frozen=True)
-class FitSettings:
-    """How a fit goes about its work.
-
-    Attributes:
-        accelerations: `filtered`: from filtered motion. `none`: without any; motion is integrated
-            over short windows and nothing is filtered. `auto`: the better of the two for the chain.
-        cutoff: of the low-pass filter [Hz]; None: chosen on the validation motion.
-        training: how each model is trained; its seconds are set by those of the fit.
-        seeds: models that are trained in parallel, of which the best on validation is kept; for one
-            model only.
-        start: where the training of one model starts, and its checkpoint.
-    """
-
-    accelerations: Accelerations = "auto"
-    cutoff: float | None = None
-    training: TrainingSettings = field(default_factory=TrainingSettings)
-    seeds: int = 1
-    start: TrainingStart = FRESH
-
-    def __post_init__(self) -> None:
-        known = get_args(Accelerations)
-        if self.accelerations not in known:
-            raise SettingsError(
-                f"accelerations is one of {', '.join(known)}, got {self.accelerations!r}"
-            )
-        if self.accelerations == "none" and self.cutoff is not None:
-            raise SettingsError("without accelerations nothing is filtered; leave cutoff out")
-        if self.cutoff is not None:
-            PreparationSettings(cutoff=self.cutoff)  # refuses what is no frequency
-        if self.seeds < 1:
-            raise SettingsError(f"seeds must be at least 1, got {self.seeds}")
-
-    @property
-    def for_one_model(self) -> bool:
-        """Whether something is set that makes sense for one training only."""
-        usual = replace(TrainingSettings(), validation=self.training.validation)
-        continued = self.start.model is not None or self.start.resume
-        return self.training != usual or self.seeds > 1 or continued
-
-
-@dataclass(frozen=True, eq=False)
-class FitOptions:
-    """Everything that a fit was asked for, checked."""
-
-    models: tuple[ModelName, ...]
-    architecture: Architecture | None
-    friction: FrictionChoice
-    urdf: str | Path | None
-    settings: FitSettings
-    seconds: float | None
-    seed: int
-
-    def __post_init__(self) -> None:
-        known = get_args(ModelName)
-        for name in self.models:
-            if name not in known:
-                raise SettingsError(f"unknown model {name!r}; known: auto, {', '.join(known)}")
-        if self.settings.for_one_model and not self.single:
-            raise SettingsError(
-                "training, seeds and start are for the training of one model; leave them out, or "
-                f"name a single model instead of {', '.join(self.models)}"
-            )
-        if "identified" in self.models and self.urdf is None:
-            raise SettingsError("identification needs the robot's URDF; give urdf=")
-        if self.settings.accelerations == "none" and "feedforward" in self.models:
-            raise SettingsError(
-                "a feed-forward network needs accelerations; leave it out, or accelerations='none'"
-            )
-        require_friction(self.friction)
-
-    @property
-    def single(self) -> bool:
-        """Whether one model alone was asked for."""
-        return len(self.models) == 1 and self.urdf is None
-
-    def accelerations_of(self, data: Recording | Dataset) -> Literal["given", "none"]:
-        """What the training of each model sees."""
-        if self.settings.accelerations == "none":
-            return "none"
-        return self.settings.training.accelerations
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,46 +155,10 @@ def fit(
         listen: called with the name of each step; may return a function that follows its progress.
         stop: set it from another thread to end the fit early with the best model so far.
     """
-    options = _options(models, friction, urdf, settings or FitSettings(), seconds, seed)
+    options = fit_options(models, friction, urdf, settings or FitSettings(), seconds, seed)
     budget = Budget(seconds)
     job = _Job(data, options, budget, listen or nobody_listens, stop or threading.Event())
     return job.run()
-
-
-def _options(
-    models: str | Architecture | Sequence[str],
-    friction: FrictionChoice | Literal["usual"],
-    urdf: str | Path | None,
-    settings: FitSettings,
-    seconds: float | None,
-    seed: int,
-) -> FitOptions:
-    if not isinstance(settings, FitSettings):
-        raise SettingsError(f"settings must be delan.FitSettings, got {type(settings).__name__}")
-    architecture = models if isinstance(models, Architecture) else None
-    names = _names(models, settings)
-    if friction == "usual":
-        friction = None if names in (("delan",), ("feedforward",)) else "auto"
-    return FitOptions(names, architecture, friction, urdf, settings, seconds, seed)
-
-
-def _names(
-    models: str | Architecture | Sequence[str], settings: FitSettings
-) -> tuple[ModelName, ...]:
-    if isinstance(models, FeedForwardSettings):
-        return ("feedforward",)
-    if isinstance(models, LagrangianNetworkSettings):
-        return ("delan",)
-    if isinstance(models, Architecture):
-        return ("chain",)
-    if models == "auto":
-        # A feed-forward network needs accelerations.
-        names: Any = ("chain", "delan", "feedforward")
-        return names[:2] if settings.accelerations == "none" else names
-    given: Any = (models,) if isinstance(models, str) else tuple(models)
-    if not given:
-        raise SettingsError("models is empty; name at least one, or 'auto'")
-    return given
 
 
 @dataclass(frozen=True, eq=False)
@@ -396,7 +266,7 @@ class _Job:
             chain = self._chain(choice, unfiltered).fit(study)
             if study.friction == "auto":
                 study = replace(study, friction=chain.model.friction_settings)
-        study = replace(study, friction=fixed_friction(study.friction))
+        study = replace(study, friction=study.fixed_friction)
         entries = self._rivals(study, chain)
         return entries if chain is None else [*entries, chain]
 
@@ -442,8 +312,19 @@ class _Job:
         study = study.part("rivals")
         seconds = study.settings.seconds
         entries = [Constant().fit(study)]
-        identified = None
+        networks: list[Contender] = []
+        for name in ("delan", "feedforward"):
+            if name in options.models:
+                networks.append(Network(name))
         if options.urdf is not None and not self.stop.is_set():
+            # Loads Pinocchio, which a fit without a URDF does not need.
+            from .urdf_contenders import (  # noqa: PLC0415
+                ANCHORS,
+                ChainNearUrdf,
+                Identified,
+                ResidualNetwork,
+            )
+
             identified = Identified(options.urdf).fit(study)
             entries.append(identified)
             if chain is not None:
@@ -452,15 +333,11 @@ class _Job:
                     near = NEAR_SHARE * seconds / len(ANCHORS)
                     seconds *= 1 - NEAR_SHARE
                 entries.append(ChainNearUrdf(options.urdf).fit(study.within(near)))
+            if "feedforward" in options.models:
+                network = Network("feedforward")
+                networks.append(ResidualNetwork(options.urdf, identified, network))
         if self.stop.is_set():
             return entries
-        networks: list[Contender] = []
-        for name in ("delan", "feedforward"):
-            if name in options.models:
-                networks.append(Network(name))
-        if identified is not None and "feedforward" in options.models:
-            assert options.urdf is not None
-            networks.append(ResidualNetwork(options.urdf, identified))
         return entries + self._side_by_side(networks, study.within(seconds))
 
     def _side_by_side(self, contenders: list[Contender], study: Study) -> list[Entry]:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -20,13 +20,14 @@ from ..models.chain import LagrangianChainSettings
 from ..models.dynamics import in_precision
 from ..models.model import Model, as_model, without_trust
 from ..solvers.loss import Anchor
-from ..solvers.plan import ModelChoice, Plan, TrainingSettings, build, head, plan, stages
+from ..solvers.plan import ModelChoice, Plan, build, head, plan, stages
+from ..solvers.settings import TrainingSettings
 from ..solvers.stages import MarquardtStage, Stage
-from ..solvers.training import Checkpoint, HistoryRow, Limits, Run, require_learned, train
+from ..solvers.training import Checkpoint, Limits, Run, require_learned, train
 from .friction_search import START, SelectionStep, select_friction
 from .residual_check import Misfit, diagnose
 from .scores import Scores, evaluate, evaluate_windows
-from .study import Study
+from .study import Study, TrainingResult
 
 # Shares of the seconds after which a fit with friction to be chosen turns to that choice, and after
 # which the choice ends.
@@ -34,66 +35,6 @@ FIRST_SHARE = 0.5
 CHOICE_SHARE = 0.75
 # Iterations that a model to start from gets before its friction is chosen.
 SETTLING = 20
-
-
-@dataclass(frozen=True, eq=False)
-class TrainingResult:
-    """A trained model and how it came about.
-
-    Attributes:
-        model: the weights with the lowest error on the validation motion.
-        validation: the scores of that model there.
-        optimizer, reason: the method, and why it was chosen.
-        history: the losses during training; `events` says in sentences what went wrong.
-        trajectories: the labels of the validation trajectories.
-        members: with several seeds, the result of each; `model` is the best of them on validation.
-        selection: with `friction="auto"`, the terms in the order they were tried.
-        misfit: for a chain, whether its residual on the validation motion is noise or structure.
-    """
-
-    model: Model
-    validation: Scores
-    optimizer: Literal["adam", "lm", "least squares"]
-    reason: str
-    settings: TrainingSettings
-    seed: tuple[int, ...]
-    seconds: float
-    samples: int
-    interrupted: bool
-    history: tuple[HistoryRow, ...] = ()
-    events: tuple[str, ...] = ()
-    trajectories: tuple[int, ...] = ()
-    members: tuple["TrainingResult", ...] = ()
-    selection: tuple[SelectionStep, ...] = ()
-    misfit: Misfit | None = None
-
-    @property
-    def doubtful(self) -> bool:
-        """Whether the residual has structure that the model cannot represent."""
-        return self.misfit is not None and self.misfit.doubtful
-
-    @property
-    def spread(self) -> dict[str, float]:
-        """Validation nMSE over the seeds: smallest, median and largest."""
-        scores = [member.validation.torque.nmse_mean for member in self.members or (self,)]
-        return {"min": min(scores), "median": float(np.median(scores)), "max": max(scores)}
-
-    def provenance(self) -> dict[str, Any]:
-        """The history of a model, to be stored in its file."""
-        return {
-            "scores": {"validation": self.validation.as_dict()},
-            "seed": list(self.seed),
-            "fit": {
-                "settings": asdict(self.settings),
-                "optimizer": self.optimizer,
-                "reason": self.reason,
-                "seconds": self.seconds,
-                "samples": self.samples,
-                "events": list(self.events),
-                "friction": [asdict(step) for step in self.selection],
-                "doubtful": self.doubtful,
-            },
-        }
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from jaxtyping import Float, PRNGKeyArray
 from ..joints import Dataset, JointLimits, Trajectory
 from ..models.model import Model
 from ..motions.excitation import random_motions
-from ..solvers.torque_slope import rigid_slope
+from ..solvers.loss import rigid_slope
 from .refinement import refined
 from .scores import evaluate
 

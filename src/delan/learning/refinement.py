@@ -2,7 +2,7 @@
 fitted to.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -17,13 +17,11 @@ from ..models.model import Model
 from ..solvers import marquardt
 from ..solvers.loss import Objective, Scale
 from ..solvers.plan import MOST_PREPARED, MOST_WINDOWS, samples
-from ..solvers.stages import MarquardtStage
-from ..solvers.starts import SAMPLES
+from ..solvers.stages import SAMPLES, MarquardtStage
 from ..solvers.training import Limits, train
 from ..solvers.windows import Windows
-from .model_fit import TrainingResult
 from .scores import evaluate
-from .study import Study
+from .study import Study, TrainingResult, WindowTrial
 
 WINDOW_ITERATIONS = 12
 """of Levenberg–Marquardt on windows."""
@@ -84,19 +82,6 @@ def relearned(result: TrainingResult, study: Study) -> Model | None:
             objective=result.settings.objective,
         )
     )
-
-
-@dataclass(frozen=True)
-class WindowTrial:
-    """The validation error (nMSE) of a chain with accelerations and without."""
-
-    with_accelerations: float
-    without_accelerations: float
-
-    @property
-    def better(self) -> bool:
-        """Whether the validation motion prefers to do without accelerations."""
-        return self.without_accelerations < self.with_accelerations
 
 
 def without_accelerations(

@@ -17,8 +17,8 @@ from threadpoolctl import threadpool_limits
 from ..errors import ModelError
 from ..joints import Dataset
 from ..models.dynamics import InverseDynamics, require_same_joints
+from ..models.friction_memory import memory_of
 from ..models.model import without_trust
-from ..solvers.friction_memory import memory_of
 from .scores import Errors, predict
 
 DOUBTFUL = 1e-4

@@ -19,8 +19,8 @@ from ..errors import ModelError
 from ..joints import COMPONENTS, Dataset
 from ..mechanics.integration import rollout
 from ..models.dynamics import DynamicsModel, InverseDynamics, require_same_joints
+from ..models.friction_memory import memory_of
 from ..models.model import Model, as_model, without_trust
-from ..solvers.friction_memory import memory_of
 from ..solvers.windows import Windows, mean_torque
 
 VALID_ERROR = 0.1

@@ -3,8 +3,8 @@
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import jax
 import numpy as np
@@ -14,8 +14,11 @@ from ..errors import DataError, SettingsError
 from ..joints import Dataset
 from ..logs.split import counting, split_key, split_rows
 from ..models.friction import FrictionSettings
-from ..solvers.plan import TrainingSettings
-from ..solvers.training import Progress
+from ..models.model import Model
+from ..solvers.settings import HistoryRow, Progress, TrainingSettings
+from .friction_search import START, SelectionStep
+from .residual_check import Misfit
+from .scores import Scores
 
 FrictionChoice = FrictionSettings | Literal["auto"] | None
 
@@ -150,6 +153,11 @@ class Study:
         return replace(self, settings=replace(self.settings, seconds=seconds))
 
     @property
+    def fixed_friction(self) -> FrictionSettings | None:
+        """The friction of contenders that do not search for its terms."""
+        return START if self.friction == "auto" else self.friction
+
+    @property
     def seed(self) -> tuple[int, ...]:
         """The key as plain numbers, for model files."""
         return tuple(np.asarray(jax.random.key_data(self.key)).tolist())
@@ -176,3 +184,130 @@ def _require(dataset: Dataset, settings: TrainingSettings, friction: FrictionCho
             f"settings must be delan.TrainingSettings, got {type(settings).__name__}"
         )
     require_friction(friction)
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingResult:
+    """A trained model and how it came about.
+
+    Attributes:
+        model: the weights with the lowest error on the validation motion.
+        validation: the scores of that model there.
+        optimizer, reason: the method, and why it was chosen.
+        history: the losses during training; `events` says in sentences what went wrong.
+        trajectories: the labels of the validation trajectories.
+        members: with several seeds, the result of each; `model` is the best of them on validation.
+        selection: with `friction="auto"`, the terms in the order they were tried.
+        misfit: for a chain, whether its residual on the validation motion is noise or structure.
+    """
+
+    model: Model
+    validation: Scores
+    optimizer: Literal["adam", "lm", "least squares"]
+    reason: str
+    settings: TrainingSettings
+    seed: tuple[int, ...]
+    seconds: float
+    samples: int
+    interrupted: bool
+    history: tuple[HistoryRow, ...] = ()
+    events: tuple[str, ...] = ()
+    trajectories: tuple[int, ...] = ()
+    members: tuple["TrainingResult", ...] = ()
+    selection: tuple[SelectionStep, ...] = ()
+    misfit: Misfit | None = None
+
+    @property
+    def error(self) -> float:
+        """The mean nMSE on the validation motion."""
+        return self.validation.torque.nmse_mean
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether the residual has structure that the model cannot represent."""
+        return self.misfit is not None and self.misfit.doubtful
+
+    @property
+    def spread(self) -> dict[str, float]:
+        """Validation nMSE over the seeds: smallest, median and largest."""
+        scores = [member.error for member in self.members or (self,)]
+        return {"min": min(scores), "median": float(np.median(scores)), "max": max(scores)}
+
+    def provenance(self) -> dict[str, Any]:
+        """The history of a model, to be stored in its file."""
+        return {
+            "scores": {"validation": self.validation.as_dict()},
+            "seed": list(self.seed),
+            "fit": {
+                "settings": asdict(self.settings),
+                "optimizer": self.optimizer,
+                "reason": self.reason,
+                "seconds": self.seconds,
+                "samples": self.samples,
+                "events": list(self.events),
+                "friction": [asdict(step) for step in self.selection],
+                "doubtful": self.doubtful,
+            },
+        }
+
+
+@dataclass(frozen=True)
+class WindowTrial:
+    """The validation error (nMSE) of a chain with accelerations and without."""
+
+    with_accelerations: float
+    without_accelerations: float
+
+    @property
+    def better(self) -> bool:
+        """Whether the validation motion prefers to do without accelerations."""
+        return self.without_accelerations < self.with_accelerations
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """A model that took part, its scores on the validation motion, and what was chosen for it.
+
+    Attributes:
+        model: learned from the training motion, the one that was scored.
+        chosen: settings that the validation motion chose, by name.
+        training: how the model was trained; None for a constant.
+        windows: for a chain, its validation error with and without accelerations.
+        relearned: the model after it learned from the validation motion too; None where it did not.
+    """
+
+    name: str
+    model: Model
+    validation: Scores
+    seconds: float
+    chosen: Mapping[str, Any] = field(default_factory=dict)
+    training: TrainingResult | None = None
+    windows: WindowTrial | None = None
+    relearned: Model | None = None
+
+    @property
+    def error(self) -> float:
+        """The mean nMSE on the validation motion."""
+        return self.validation.torque.nmse_mean
+
+    @property
+    def deployed(self) -> Model:
+        """The model to use, and to score on motion that is in neither part."""
+        return self.model if self.relearned is None else self.relearned
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether its training was stopped early."""
+        return self.training is not None and self.training.interrupted
+
+
+@runtime_checkable
+class Contender(Protocol):
+    """Whatever can take part in a fit."""
+
+    @property
+    def name(self) -> str: ...
+
+    def fit(self, study: Study) -> Entry:
+        """Learn from the training motion; the validation motion chooses and scores."""
+        ...

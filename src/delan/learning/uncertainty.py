@@ -23,11 +23,11 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from ..errors import ModelError, SettingsError
 from ..joints import Dataset
 from ..models.dynamics import InverseDynamics, in_precision, require_same_joints, trainable
+from ..models.friction_memory import memory_of
 from ..models.model import Model, as_model, without_trust
 from ..models.trust import Domain, Trust, apart
 from ..solvers import adam, marquardt
 from ..solvers.adam import DescentSettings
-from ..solvers.friction_memory import memory_of
 from ..solvers.loss import Objective, Scale
 from ..solvers.plan import SMALL_WEIGHTS, samples
 from .scores import predict, residual_torques

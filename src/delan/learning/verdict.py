@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from .contenders import Entry
 from .scores import Scores
+from .study import Entry
 
 Decision = Literal["deploy", "doubtful", "refuse"]
 DoubtKind = Literal["poor", "no_mechanics", "residual", "rival", "interrupted"]

@@ -9,8 +9,8 @@ import jax
 from ..errors import SettingsError
 from ..identification.identify import IdentifySettings, identify
 from ..joints import Dataset
-from ..learning.model_fit import TrainingResult, fit_model
-from ..learning.study import Study
+from ..learning.model_fit import fit_model
+from ..learning.study import Study, TrainingResult
 from ..models.chain import LagrangianChainSettings
 from ..models.dynamics import InverseDynamics
 from ..models.feed_forward import FeedForwardSettings
@@ -20,7 +20,7 @@ from ..models.rigid_body import RigidBody
 from ..robots.description import Arm
 from ..solvers.adam import DescentSettings
 from ..solvers.loss import Objective
-from ..solvers.plan import TrainingSettings
+from ..solvers.settings import TrainingSettings
 
 Task = Literal["letters", "cosines"]
 

@@ -11,14 +11,14 @@ from jaxtyping import PRNGKeyArray
 
 from ..errors import SettingsError
 from ..joints import Dataset
-from ..learning.model_fit import TrainingResult, fit_model
+from ..learning.model_fit import fit_model
 from ..learning.scores import Scores, evaluate
-from ..learning.study import Study
+from ..learning.study import Study, TrainingResult
 from ..models.rigid_body import RigidBody
 from ..motions.letters import LETTERS
 from ..robots.two_link import TWO_LINK
-from ..solvers.plan import ModelChoice, TrainingSettings
-from ..solvers.training import Progress
+from ..solvers.plan import ModelChoice
+from ..solvers.settings import Progress, TrainingSettings
 from .motion_logs import letter_log
 
 Watcher = Callable[[Progress], None] | None

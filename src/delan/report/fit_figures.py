@@ -13,14 +13,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from ..figures import INK, JOINT_COLOURS, LEARNED, RIVAL, drawing, truth_line
-from ..joints import Dataset, Joints, TorqueComponents
+from ..joints import Dataset, Joints, TorqueComponents, evenly_spaced
 from ..learning.cutoff import CutoffTrial
 from ..learning.scores import predict, runs_of
 from ..models.dynamics import InverseDynamics
 from ..models.friction import Friction
+from ..models.friction_memory import memory_of
 from ..models.model import Model
-from ..joints import evenly_spaced
-from ..solvers.friction_memory import memory_of
 
 WIDTH = 9.6  # of the page's figures [inches]
 # Labels and colours that colour-blind people can tell apart (Okabe and Ito).

@@ -17,9 +17,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ..figures import as_image
 from ..joints import Dataset
-from ..learning.contenders import Entry
 from ..learning.scores import Scores, nmse_interval, time_blocks
-from ..learning.study import FrictionChoice
+from ..learning.study import Entry, FrictionChoice
 from ..logs.doctor.finding import Finding, plural
 from ..models.friction import FrictionSettings
 from ..storage import write_whole

@@ -8,9 +8,9 @@ import numpy as np
 from jaxtyping import Float
 
 from ..joints import Dataset
-from ..learning.contenders import Entry
 from ..learning.fit import Fit
 from ..learning.scores import Scores
+from ..learning.study import Entry
 from ..learning.verdict import Doubt, Verdict, judge
 from ..logs.doctor import Finding
 from ..models.model import Model

@@ -4,7 +4,7 @@ stages.
 
 import threading
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import equinox as eqx
@@ -19,19 +19,15 @@ from ..models.chain import LagrangianChainSettings
 from ..models.dynamics import Normalisation
 from ..models.feed_forward import FeedForwardSettings
 from ..models.friction import Friction, FrictionSettings
+from ..models.friction_memory import remembered
 from ..models.model import Architecture, Blueprint, Model
 from ..models.network import LagrangianNetworkSettings
-from .adam import DescentSettings
-from .friction_memory import remembered
-from .loss import Data, Objective, Samples, Scale
-from .marquardt import MarquardtSettings
-from .stages import DescentStage, MarquardtStage, Stage
-from .starts import StartsStage
+from .loss import Data, Samples, Scale
+from .settings import TrainingSettings
+from .stages import DescentStage, MarquardtStage, Stage, StartsStage
 from .windows import Windows
 
 ModelChoice = Literal["delan", "chain", "feedforward"] | Architecture
-Optimizer = Literal["auto", "adam", "lm"]
-Accelerations = Literal["given", "none"]
 
 GRADIENT_STEPS = 20_000
 """How long Adam runs when neither epochs nor seconds are given."""
@@ -68,54 +64,6 @@ mean speed.
 CHAIN_PATIENCE = 25.0
 """Iterations without progress after which a chain is at its end; it converges fast or not at all.
 """
-
-
-@dataclass(frozen=True)
-class TrainingSettings:
-    """How to fit.
-
-    Attributes:
-        optimizer: `adam`, `lm` (Levenberg–Marquardt in float64, for small networks), or `auto`.
-        epochs: passes over the data (iterations of Levenberg–Marquardt); None: a default, or as
-            `seconds` allow.
-        seconds: wall-clock bound of the training, compilation included; at least one step is made.
-        validation: share of the trajectories held out to choose the best weights.
-        patience: share of the budget that may pass without progress on validation before the fit
-            stops early.
-        retreats: how often a fit that diverged may go back to its best weights with a smaller step.
-        accelerations: those of the dataset, or `none` at all: motion and torques are integrated
-            against smooth windows (`weak.py`), so that nothing is differentiated twice and nothing
-            need be filtered.
-    """
-
-    optimizer: Optimizer = "auto"
-    epochs: int | None = None
-    seconds: float | None = None
-    validation: float = 0.15
-    patience: float = 0.3
-    retreats: int = 8
-    accelerations: Accelerations = "given"
-    objective: Objective = field(default_factory=Objective)
-    descent: DescentSettings = field(default_factory=DescentSettings)
-    marquardt: MarquardtSettings = field(default_factory=MarquardtSettings)
-
-    def __post_init__(self) -> None:
-        if self.optimizer not in ("auto", "adam", "lm"):
-            raise SettingsError(f"unknown optimizer {self.optimizer!r}; known: auto, adam, lm")
-        if self.accelerations not in ("given", "none"):
-            raise SettingsError(f"unknown accelerations {self.accelerations!r}; known: given, none")
-        if self.epochs is not None and self.epochs < 1:
-            raise SettingsError(f"epochs must be at least 1, got {self.epochs}")
-        if self.seconds is not None and not 0 < self.seconds < float("inf"):
-            raise SettingsError(f"seconds must be positive and finite, got {self.seconds}")
-        if not 0 < self.validation < 1:
-            raise SettingsError(
-                f"validation is a share of the trajectories between 0 and 1, got {self.validation}"
-            )
-        if not 0 < self.patience <= 1:
-            raise SettingsError(f"patience is a share of the budget in (0, 1], got {self.patience}")
-        if self.retreats < 0:
-            raise SettingsError(f"retreats must be at least 0, got {self.retreats}")
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from jaxtyping import PRNGKeyArray
 from .. import storage
 from ..errors import DataError, ModelFileError
 from ..models.dynamics import InverseDynamics
+from .settings import HistoryRow, Progress
 from .stages import Stage
 
 CHECKPOINT = "delan-checkpoint"
@@ -22,29 +23,6 @@ DIVERGED = 100.0
 """A validation loss this many times the best one counts as divergence."""
 WORTHWHILE = 0.99
 """A validation loss counts as progress when it is below this share of the last one that did."""
-
-
-@dataclass(frozen=True)
-class HistoryRow:
-    """The losses after an advance, with the training time spent so far [s]."""
-
-    stage: str
-    epoch: int
-    seconds: float
-    training: float
-    validation: float
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How a fit is getting on, for whoever shows it: `share` is the part of its budget that is
-    spent, in [0, 1].
-    """
-
-    row: HistoryRow
-    best: float
-    samples_per_second: float
-    share: float
 
 
 @dataclass

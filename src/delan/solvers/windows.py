@@ -18,8 +18,8 @@ from jaxtyping import Array, Float
 from ..errors import DataError, SettingsError
 from ..joints import Dataset
 from ..models.friction import Friction, FrictionSettings
+from ..models.friction_memory import remembered
 from ..models.model import as_model
-from .friction_memory import remembered
 
 SECONDS, HOP = 0.2, 0.05
 """Length of a window, and from one to the next [s]; windows of 0.4 s and more blur fast motion."""

@@ -11,7 +11,7 @@ from jaxtyping import Array
 from ..joints import Dataset
 from ..logs.filters import FEWEST, smoothed
 from ..mechanics.friction_curves import stop
-from ..models.friction import Friction
+from .friction import Friction
 
 
 def memory_of(model: Any, dataset: Dataset) -> np.ndarray | None:

@@ -1,0 +1,138 @@
+"""The settings of a fit, and everything that it was asked for, checked."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from ..errors import SettingsError
+from ..joints import Dataset, Recording
+from ..logs.preparation import PreparationSettings
+from ..models.feed_forward import FeedForwardSettings
+from ..models.model import Architecture
+from ..models.network import LagrangianNetworkSettings
+from ..solvers.settings import TrainingSettings
+from .model_fit import FRESH, TrainingStart
+from .study import FrictionChoice, require_friction
+
+ModelName = Literal["chain", "delan", "feedforward", "identified"]
+Accelerations = Literal["auto", "filtered", "none"]
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """How a fit goes about its work.
+
+    Attributes:
+        accelerations: `filtered`: from filtered motion. `none`: without any; motion is integrated
+            over short windows and nothing is filtered. `auto`: the better of the two for the chain.
+        cutoff: of the low-pass filter [Hz]; None: chosen on the validation motion.
+        training: how each model is trained; its seconds are set by those of the fit.
+        seeds: models that are trained in parallel, of which the best on validation is kept; for one
+            model only.
+        start: where the training of one model starts, and its checkpoint.
+    """
+
+    accelerations: Accelerations = "auto"
+    cutoff: float | None = None
+    training: TrainingSettings = field(default_factory=TrainingSettings)
+    seeds: int = 1
+    start: TrainingStart = FRESH
+
+    def __post_init__(self) -> None:
+        known = get_args(Accelerations)
+        if self.accelerations not in known:
+            raise SettingsError(
+                f"accelerations is one of {', '.join(known)}, got {self.accelerations!r}"
+            )
+        if self.accelerations == "none" and self.cutoff is not None:
+            raise SettingsError("without accelerations nothing is filtered; leave cutoff out")
+        if self.cutoff is not None:
+            PreparationSettings(cutoff=self.cutoff)  # refuses what is no frequency
+        if self.seeds < 1:
+            raise SettingsError(f"seeds must be at least 1, got {self.seeds}")
+
+    @property
+    def for_one_model(self) -> bool:
+        """Whether something is set that makes sense for one training only."""
+        usual = replace(TrainingSettings(), validation=self.training.validation)
+        continued = self.start.model is not None or self.start.resume
+        return self.training != usual or self.seeds > 1 or continued
+
+
+@dataclass(frozen=True, eq=False)
+class FitOptions:
+    """Everything that a fit was asked for, checked."""
+
+    models: tuple[ModelName, ...]
+    architecture: Architecture | None
+    friction: FrictionChoice
+    urdf: str | Path | None
+    settings: FitSettings
+    seconds: float | None
+    seed: int
+
+    def __post_init__(self) -> None:
+        known = get_args(ModelName)
+        for name in self.models:
+            if name not in known:
+                raise SettingsError(f"unknown model {name!r}; known: auto, {', '.join(known)}")
+        if self.settings.for_one_model and not self.single:
+            raise SettingsError(
+                "training, seeds and start are for the training of one model; leave them out, or "
+                f"name a single model instead of {', '.join(self.models)}"
+            )
+        if "identified" in self.models and self.urdf is None:
+            raise SettingsError("identification needs the robot's URDF; give urdf=")
+        if self.settings.accelerations == "none" and "feedforward" in self.models:
+            raise SettingsError(
+                "a feed-forward network needs accelerations; leave it out, or accelerations='none'"
+            )
+        require_friction(self.friction)
+
+    @property
+    def single(self) -> bool:
+        """Whether one model alone was asked for."""
+        return len(self.models) == 1 and self.urdf is None
+
+    def accelerations_of(self, data: Recording | Dataset) -> Literal["given", "none"]:
+        """What the training of each model sees."""
+        if self.settings.accelerations == "none":
+            return "none"
+        return self.settings.training.accelerations
+
+
+def fit_options(
+    models: str | Architecture | Sequence[str],
+    friction: FrictionChoice | Literal["usual"],
+    urdf: str | Path | None,
+    settings: FitSettings,
+    seconds: float | None,
+    seed: int,
+) -> FitOptions:
+    if not isinstance(settings, FitSettings):
+        raise SettingsError(f"settings must be delan.FitSettings, got {type(settings).__name__}")
+    architecture = models if isinstance(models, Architecture) else None
+    names = _names(models, settings)
+    if friction == "usual":
+        friction = None if names in (("delan",), ("feedforward",)) else "auto"
+    return FitOptions(names, architecture, friction, urdf, settings, seconds, seed)
+
+
+def _names(
+    models: str | Architecture | Sequence[str], settings: FitSettings
+) -> tuple[ModelName, ...]:
+    if isinstance(models, FeedForwardSettings):
+        return ("feedforward",)
+    if isinstance(models, LagrangianNetworkSettings):
+        return ("delan",)
+    if isinstance(models, Architecture):
+        return ("chain",)
+    if models == "auto":
+        # A feed-forward network needs accelerations.
+        names: Any = ("chain", "delan", "feedforward")
+        return names[:2] if settings.accelerations == "none" else names
+    given: Any = (models,) if isinstance(models, str) else tuple(models)
+    if not given:
+        raise SettingsError("models is empty; name at least one, or 'auto'")
+    return given
