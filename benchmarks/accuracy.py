@@ -24,7 +24,7 @@ from delan.learning.study import Study
 from delan.models.rigid_body import RigidBody
 from delan.paper.demo import DemoSettings
 from delan.paper.motion_logs import letter_log
-from delan.robots.barrett_wam import WAM7
+from delan.robots.arms import WAM7
 from delan.solvers.plan import ModelChoice
 from delan.solvers.settings import Progress, TrainingSettings
 from tests.support.random_arms import swung
@@ -76,7 +76,8 @@ def reach(row: Row) -> dict[str, Any]:
         if progress.best <= row.nmse:
             reached.set()
 
-    began, worked = time.perf_counter(), time.process_time()
+    began = time.perf_counter()
+    worked = time.process_time()
     settings = TrainingSettings(seconds=LONGEST)
     result = fit_model(
         Study.of(training, settings, key=jax.random.key(0), stop=reached, watch=watch), row.model
@@ -94,20 +95,21 @@ def reach(row: Row) -> dict[str, Any]:
 
 def measure() -> list[dict[str, Any]]:
     """Measure every row in its own process."""
-    told = []
+    results = []
     for name in ROWS:
-        one = json.loads(apart("benchmarks.accuracy", name, "--json"))
-        told.append(one)
-        tell(one)
-    return told
+        result = json.loads(apart("benchmarks.accuracy", name, "--json"))
+        results.append(result)
+        print_result(result)
+    return results
 
 
-def tell(one: dict[str, Any]) -> None:
-    verb = "in" if one["reached"] else "NOT REACHED in"
-    error = f"nMSE on other motion {one['nmse_on_other_motion']:.1e}"
-    seconds = f"{one['seconds']:.1f} s, {one['cpu_seconds']:.1f} s of work"
+def print_result(result: dict[str, Any]) -> None:
+    verb = "in" if result["reached"] else "NOT REACHED in"
+    error = f"nMSE on other motion {result['nmse_on_other_motion']:.1e}"
+    seconds = f"{result['seconds']:.1f} s, {result['cpu_seconds']:.1f} s of work"
     print(
-        f"  {one['title']}: {one['asked']:.0e} {verb} {seconds} ({one['optimizer']}; {error})",
+        f"  {result['title']}: {result['asked']:.0e} {verb} {seconds}"
+        f" ({result['optimizer']}; {error})",
         flush=True,
     )
 
@@ -120,18 +122,18 @@ def main() -> None:
         "row",
         nargs="?",
         choices=[*ROWS],
-        help="one row, in this process; default: all, and written",
+        help="run one row in this process; without it, all rows are measured and written",
     )
     parser.add_argument("--json", action="store_true", help="print a row as JSON")
     chosen = parser.parse_args()
     if chosen.row is None:
         write_results("accuracy", {"rows": measure()})
         return
-    one = reach(ROWS[chosen.row])
+    result = reach(ROWS[chosen.row])
     if chosen.json:
-        print(json.dumps(one))
+        print(json.dumps(result))
     else:
-        tell(one)
+        print_result(result)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ import numpy as np
 
 from delan.models.rigid_body import RigidBody
 from delan.motions.cosines import cosines
-from delan.robots.barrett_wam import WAM7
+from delan.robots.arms import WAM7
 
 from .results import write_results
 
@@ -53,14 +53,14 @@ import jax
 from pathlib import Path
 from delan.logs.reading import read_log
 from delan.logs.preparation import prepare
-from delan.cli.check_command import check_up
-from delan.cli.log_options import read_options, MEMORY
+from delan.cli.log_options import MEMORY, read_options
+from delan.logs.doctor import check_up
 from delan.learning.cutoff import choose_preparation
-recording, findings = check_up(read_log(sys.argv[1], read_options(memory=MEMORY)), None)
+recording, findings = check_up(read_log(sys.argv[1], read_options(memory=MEMORY)))
 choice = choose_preparation(recording, key=jax.random.key(0), seconds=float(sys.argv[2]))
 done = prepare(recording, choice.settings).preparation
-told = "all" if done.excerpt is None else done.excerpt.summary
-print(f"used {told}; cut-off {choice.settings.cutoff:.3g} Hz, {done.samples} samples")
+rows = "all" if done.excerpt is None else done.excerpt.summary
+print(f"used {rows}; cut-off {choice.settings.cutoff:.3g} Hz, {done.samples} samples")
 """
 USED = """
 import resource
@@ -70,18 +70,19 @@ print(used.ru_utime + used.ru_stime, used.ru_maxrss, file=sys.stderr)
 STEPS = {"read_log": READ, "check": CHECK, "prepare": PREPARE}
 
 
-def motion(number: int) -> Rows:
+def logged_motion(number: int) -> Rows:
     """Return cosines with their torques, friction, and noise on every channel."""
-    found = cosines(WAM7.limits, key=jax.random.key(number), share=0.5, duration=SECONDS).sample(
-        1 / RATE
-    )
-    tau = RigidBody.from_urdf(WAM7.urdf()).rows(found.q, found.qd, found.qdd).total
-    tau = tau + 0.1 * tau.std(axis=0) * np.tanh(found.qd / 0.02)
+    reference = cosines(WAM7.limits, key=jax.random.key(number), share=0.5, duration=SECONDS)
+    motion = reference.sample(1 / RATE)
+    tau = RigidBody.from_urdf(WAM7.urdf()).rows(motion.q, motion.qd, motion.qdd).total
+    tau = tau + 0.1 * tau.std(axis=0) * np.tanh(motion.qd / 0.02)
     noise = np.random.default_rng(number).standard_normal((3, *tau.shape))
-    qd, tau = (
-        x + 0.01 * x.std(axis=0) * one for x, one in zip((found.qd, tau), noise[1:], strict=True)
-    )
-    return {"t": found.t, "q": found.q + 2e-5 * noise[0], "qd": qd, "tau": tau}
+    return {
+        "t": motion.t,
+        "q": motion.q + 2e-5 * noise[0],
+        "qd": motion.qd + 0.01 * motion.qd.std(axis=0) * noise[1],
+        "tau": tau + 0.01 * tau.std(axis=0) * noise[2],
+    }
 
 
 def with_gap(rows: Rows) -> Rows:
@@ -107,24 +108,26 @@ def write_npz(path: Path, rows: Rows) -> None:
 
 def write_folder(folder: Path, size: float) -> Path:
     """Write half of the bytes as CSV, half as npz; repeated files are copied, which is faster."""
-    motions = [motion(number) for number in range(MOTIONS)]
+    motions = [logged_motion(number) for number in range(MOTIONS)]
     folder.mkdir()
     for suffix, write in (("csv", write_csv), ("npz", write_npz)):
-        written, number = 0, 0
+        written = 0
+        number = 0
         while written < size / 2:
             path = folder / f"{suffix}_{number:04}.{suffix}"
             if number < MOTIONS:
                 write(path, motions[number])
             else:
                 shutil.copyfile(folder / f"{suffix}_{number % MOTIONS:04}.{suffix}", path)
-            written, number = written + path.stat().st_size, number + 1
+            written += path.stat().st_size
+            number += 1
     write_npz(folder / "the_last.npz", with_gap(motions[0]))
     return folder
 
 
 def write_file(path: Path, size: float) -> Path:
     """Write one npz file in which each motion is a trajectory."""
-    motions = [motion(number) for number in range(MOTIONS)]
+    motions = [logged_motion(number) for number in range(MOTIONS)]
     count = int(size / sum(values.nbytes for values in motions[0].values()))
     runs = [*(motions[number % MOTIONS] for number in range(count)), with_gap(motions[0])]
     labels = np.repeat(np.arange(len(runs)), [len(run["t"]) for run in runs])
@@ -161,22 +164,21 @@ def measure(step: str, log: Path, seconds: float) -> dict[str, Any]:
     if ran.returncode:
         raise SystemExit(f"{step} {log}: {ran.stderr}")
     processor, kilobytes = ran.stderr.split()[-2:]
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "seconds": time.perf_counter() - began,
         "processor_seconds": float(processor),
+        "peak_megabytes": int(kilobytes) * 1024 / 1e6,
     }
-    found["peak_megabytes"] = int(kilobytes) * 1024 / 1e6
     if step != "check":
-        return {**found, "told": ran.stdout.strip()}
-    told = json.loads(ran.stdout)
-    gaps = [one["text"] for one in told["findings"] if one["kind"] == "gap"]
-    excerpt = [one["text"] for one in told["findings"] if one["kind"] == "excerpt"]
+        return {**result, "told": ran.stdout.strip()}
+    check = json.loads(ran.stdout)
+    findings = check["findings"]
     return {
-        **found,
-        "rows": told["rows"],
-        "gaps": gaps,
-        "told": excerpt,
-        "verdict": told["verdict"],
+        **result,
+        "rows": check["rows"],
+        "gaps": [finding["text"] for finding in findings if finding["kind"] == "gap"],
+        "told": [finding["text"] for finding in findings if finding["kind"] == "excerpt"],
+        "verdict": check["verdict"],
     }
 
 
@@ -188,12 +190,12 @@ def _measured(name: str, log: Path, seconds: float) -> dict[str, Any]:
         "files": len(files),
     }
     for step in STEPS:
-        results[step] = found = measure(step, log, seconds)
-        told = found["gaps"] + found["told"] if step == "check" else [found["told"]]
-        taken = f"{found['seconds']:.0f} s, {found['processor_seconds']:.0f} s of a core"
-        print(
-            f"{name}, {step}: {found['peak_megabytes']:.0f} MB at most, {taken}; {'; '.join(told)}"
-        )
+        result = measure(step, log, seconds)
+        results[step] = result
+        messages = result["gaps"] + result["told"] if step == "check" else [result["told"]]
+        times = f"{result['seconds']:.0f} s, {result['processor_seconds']:.0f} s of a core"
+        print(f"{name}, {step}: peak {result['peak_megabytes']:.0f} MB, {times}")
+        print(f"  {'; '.join(messages)}")
         sys.stdout.flush()
     return results
 
@@ -204,9 +206,14 @@ def main() -> None:
     )
     parser.add_argument("logs", nargs="*", default=list(LOGS), metavar="LOG", help=", ".join(LOGS))
     parser.add_argument("--gigabytes", type=float, default=2.0)
-    parser.add_argument("--seconds", type=float, default=60.0, help="for the choice of the cut-off")
     parser.add_argument(
-        "--folder", type=Path, default=Path(tempfile.gettempdir()), help="on a disk with room"
+        "--seconds", type=float, default=60.0, help="time for the choice of the cut-off"
+    )
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=Path(tempfile.gettempdir()),
+        help="where the logs are written; needs a disk with enough room",
     )
     options = parser.parse_args()
     if shutil.disk_usage(options.folder).free < 1.5e9 * options.gigabytes:
@@ -216,8 +223,8 @@ def main() -> None:
     for name in options.logs:
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
             log = _written(name, Path(folder) / name, 1e9 * options.gigabytes)
-            found = _measured(name, log, options.seconds)
-        write_results(f"big_logs_{name}", {"gigabytes": options.gigabytes, **found})
+            results = _measured(name, log, options.seconds)
+        write_results(f"big_logs_{name}", {"gigabytes": options.gigabytes, **results})
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from delan.models.geometry import from_rigid_body, learned_arm
 from delan.models.model import Model
 from delan.models.network import LagrangianNetwork
 from delan.models.rigid_body import RigidBody
-from delan.robots.barrett_wam import DRIVE_INERTIA, WAM7
+from delan.robots.arms import DRIVE_INERTIA, WAM7
 from delan.solvers.plan import ModelChoice
 from tests.support.members import noisy
 from tests.support.random_arms import random_arm, rigid, scattered, swung
@@ -51,9 +51,7 @@ def known_friction() -> Friction:
     fall = np.geomspace(1, 0.05, 7)
     return Friction.known(
         WAM7.joints,
-        viscous=1.0 * fall,
-        coulomb=2.0 * fall,
-        stribeck=1.0 * fall,
+        {"coulomb": 2.0 * fall, "viscous": 1.0 * fall, "stribeck": 1.0 * fall},
         width=0.03,
         stribeck_speed=0.12,
     )
@@ -72,14 +70,14 @@ def score(
     result = fit_model(Study.of(dataset, friction=friction, key=jax.random.key(seed)), model)
     seconds = time.perf_counter() - began
     unseen, faster = (swung(body, limits, UNSEEN, speed=speed) for speed in (1.0, 2.0))
-    told = {
+    scores = {
         "seed": seed,
         "nmse": evaluate(result.model, unseen, rollouts=False).torque.nmse_mean,
         "nmse_at_twice_the_speed": evaluate(result.model, faster, rollouts=False).torque.nmse_mean,
         "inertia_error": inertia_error(result.model, body, unseen),
         "seconds": seconds,
     }
-    return told, result
+    return scores, result
 
 
 def inertia_error(model: Any, body: RigidBody, dataset: Dataset) -> float:
@@ -103,10 +101,10 @@ def wam_row(kind: str, seed: int) -> dict[str, Any]:
             swung(body, limits, TRAINING, samples=NOISY_SAMPLES), 0.05, seed=seed
         ),
     }
-    told, result = score(body, limits, datasets[kind](), seed)
+    scores, result = score(body, limits, datasets[kind](), seed)
     learned, true = learned_arm(result.model), learned_arm(from_rigid_body(body))
-    told["geometry_error_mm"] = float(1e3 * np.abs(learned.points - true.points).max())
-    return told
+    scores["geometry_error_mm"] = float(1e3 * np.abs(learned.points - true.points).max())
+    return scores
 
 
 def friction_row(kind: str, seed: int) -> dict[str, Any]:
@@ -114,21 +112,21 @@ def friction_row(kind: str, seed: int) -> dict[str, Any]:
     body = wam(friction=truth, rotors=True)
     dataset = swung(body, WAM7.limits, TRAINING)
     terms = FrictionSettings(("viscous", "coulomb", "stribeck", "offset"))
-    told, result = score(
+    scores, result = score(
         body, WAM7.limits, dataset, seed, friction="auto" if kind == "chosen" else terms
     )
     assert isinstance(result.model, Model)
     assert result.model.friction is not None
     head, speeds = result.model.friction, np.linspace(-1.5, 1.5, 301)
     learned, true = (
-        np.stack([np.asarray(one.torque(np.full(7, v), np.zeros(7))) for v in speeds])
-        for one in (head, truth)
+        np.stack([np.asarray(friction.torque(np.full(7, v), np.zeros(7))) for v in speeds])
+        for friction in (head, truth)
     )
-    told["friction_curve_error"] = float(
+    scores["friction_curve_error"] = float(
         np.max(np.sqrt(np.mean((learned - true) ** 2, axis=0) / np.mean(true**2, axis=0)))
     )
-    told["terms"] = list(head.settings.terms)
-    return told
+    scores["terms"] = list(head.settings.terms)
+    return scores
 
 
 def arm_row(_: str, seed: int) -> dict[str, Any]:
@@ -139,15 +137,15 @@ def arm_row(_: str, seed: int) -> dict[str, Any]:
     bodies, limits = random_arm(kinds, seed=seed, parents=parents)
     body = rigid(bodies)
     dataset = swung(body, limits, TRAINING, samples=SAMPLES)
-    told, _ = score(body, limits, dataset, 0, LagrangianChainSettings(parents))
-    return {**told, "seed": seed, "joints": kinds, "tree": parents is not None}
+    scores, _ = score(body, limits, dataset, 0, LagrangianChainSettings(parents))
+    return {**scores, "seed": seed, "joints": kinds, "tree": parents is not None}
 
 
 def cost() -> dict[str, float]:
     """Return the floating-point operations of one inverse dynamics, as counted by XLA.
 
-    XLA counts the body of a loop once; the chain's loops run once a joint, so its count is taken as
-    many times.
+    XLA counts the body of a loop once; the chain's loops run once per joint, so its count is
+    multiplied by the number of joints.
     """
     motion = (jax.numpy.zeros(7),) * 3
     flops = {}
@@ -191,9 +189,10 @@ def main() -> None:
             print("flops of one inverse dynamics:", counted)
             write_results("chain_cost", counted)
             continue
-        told = {}
+        results = {}
         for title, row, kind, seeds in ROWS[name]:
-            told[title] = rows = run(row, kind, seeds)
+            rows = run(row, kind, seeds)
+            results[title] = rows
             for key in (
                 "nmse",
                 "nmse_at_twice_the_speed",
@@ -202,13 +201,13 @@ def main() -> None:
                 "friction_curve_error",
                 "seconds",
             ):
-                values = [one[key] for one in rows if key in one]
+                values = [scores[key] for scores in rows if key in scores]
                 if values:
                     print(
                         f"{title}: {key} median {np.median(values):.2e}, worst {max(values):.2e}",
                         flush=True,
                     )
-        write_results(f"chain_{name}", {"rows": told})
+        write_results(f"chain_{name}", {"rows": results})
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import numpy as np
 import pinocchio  # pyright: ignore[reportMissingImports]
 
 import delan
-from delan.robots.barrett_wam import WAM7
+from delan.robots.arms import WAM7
 
 from .exported import PRECISIONS, Program, build_programs, compiler_version, directions, models
 from .official import OfficialCode
@@ -33,14 +33,16 @@ YARDSTICK = "Pinocchio rnea"
 pin: Any = pinocchio  # its compiled module carries no types
 
 
-def python_calls(made: dict[str, Any], official: OfficialCode | None) -> Iterator[tuple[str, Call]]:
+def python_calls(
+    timed_models: dict[str, Any], official: OfficialCode | None
+) -> Iterator[tuple[str, Call]]:
     """Return every call from Python that is timed, by name."""
     yardstick = pin.buildModelFromXML(WAM7.urdf())
     data = yardstick.createData()
     motion = np.random.default_rng(0).uniform(-1, 1, (3, 7))
     yield YARDSTICK, (pin.rnea, (yardstick, data, *motion))
     yield "Pinocchio aba", (pin.aba, (yardstick, data, *motion))
-    for name, model in made.items():
+    for name, model in timed_models.items():
         compiled = {
             precision: delan.compile(model, precision=precision) for precision in PRECISIONS
         }
@@ -72,16 +74,17 @@ def jax_call(method: Any, motion: np.ndarray) -> Call:
 
 def in_c(programs: list[Program]) -> dict[str, dict[str, float]]:
     """Return the least mean, and the medians over turns of p50 and p99, of calls inside C [µs]."""
-    told = np.array(
+    times = np.array(
         [
             [
-                [float(one) for one in program.run(C_MEANS, C_CALLS, C_SINGLES).stdout.split()]
+                [float(value) for value in program.run(C_MEANS, C_CALLS, C_SINGLES).stdout.split()]
                 for program in programs
             ]
             for _ in range(C_TURNS)
         ]
     )
-    least, middle = told.min(axis=0), np.median(told, axis=0)
+    least = times.min(axis=0)
+    middle = np.median(times, axis=0)
     return {
         f"{program.model}, {program.direction}, C {program.precision}": {
             "least": float(least[i, 0]),
@@ -93,34 +96,36 @@ def in_c(programs: list[Program]) -> dict[str, dict[str, float]]:
 
 def measure(official: OfficialCode | None = None) -> dict[str, Any]:
     """Measure latencies from Python, relative to Pinocchio's rnea, and inside C."""
-    made = models()
-    from_python = latencies(dict(python_calls(made, official)), TURNS, CALLS)
+    timed_models = models()
+    from_python = latencies(dict(python_calls(timed_models, official)), TURNS, CALLS)
     with tempfile.TemporaryDirectory() as folder:
-        inside = in_c(list(build_programs(made, Path(folder))))
+        inside = in_c(list(build_programs(timed_models, Path(folder))))
     rnea = from_python[YARDSTICK].p50
-    told = {
+    results = {
         "from_python": {
-            name: {**asdict(one), "over_rnea": one.p50 / rnea} for name, one in from_python.items()
+            name: {**asdict(latency), "over_rnea": latency.p50 / rnea}
+            for name, latency in from_python.items()
         },
         "in_c": inside,
         "compiler": compiler_version(),
     }
-    tell(told)
-    return told
+    print_results(results)
+    return results
 
 
-def tell(told: dict[str, Any]) -> None:
-    print(f"{'  µs a call':40s} {'from Python':>24s} {'p50 over':>9s} {'inside C':>27s}")
+def print_results(results: dict[str, Any]) -> None:
+    print(f"{'  µs per call':40s} {'from Python':>24s} {'p50 over':>9s} {'inside C':>27s}")
     print(f"{'':40s} {'p50':>12s} {'p99':>11s} {'rnea':>9s} {'p50':>9s} {'p99':>8s} {'least':>8s}")
-    for name, one in told["from_python"].items():
-        inside = told["in_c"].get(name)
+    for name, latency in results["from_python"].items():
+        inside = results["in_c"].get(name)
         c = (
             ""
             if inside is None
             else f"{inside['p50']:9.2f} {inside['p99']:8.2f} {inside['least']:8.2f}"
         )
         print(
-            f"  {name:38s} {one['p50']:12.2f} {one['p99']:11.2f} {one['over_rnea']:9.2f} {c}",
+            f"  {name:38s} {latency['p50']:12.2f} {latency['p99']:11.2f}"
+            f" {latency['over_rnea']:9.2f} {c}",
             flush=True,
         )
 

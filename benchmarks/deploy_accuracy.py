@@ -23,8 +23,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from delan.deploy.artifact import with_numbers
 from delan.deploy.c_code import CSource, c_source
-from delan.deploy.functions import with_numbers
 from delan.deploy.layout import ExportSettings, Precision
 from delan.models.feed_forward import FeedForwardNetwork
 from delan.models.friction import Friction, FrictionSettings, MotorPair
@@ -32,7 +32,7 @@ from delan.models.geometry import from_rigid_body
 from delan.models.model import Model
 from delan.models.network import LagrangianNetwork
 from delan.models.rigid_body import RigidBody
-from delan.robots.barrett_wam import WAM7
+from delan.robots.arms import WAM7
 
 from .results import write_results
 
@@ -60,7 +60,7 @@ HARNESS = """
 #include <stdio.h>
 #define DOF ARM_DOF
 typedef {real} real;
-static void tell(const real *values, int count)
+static void write_values(const real *values, int count)
 {{
     for (int i = 0; i < count; i++) {{
         const double value = (double)values[i];
@@ -92,7 +92,7 @@ def models() -> dict[str, Any]:
     )
     head = Friction(WAM7.joints, FrictionSettings(terms.terms, pairs=(MotorPair(5, 4, 0.6),)))
     weights = jnp.asarray(np.random.default_rng(3).uniform(0.1, 0.8, head.weights.value.shape))
-    motors = eqx.tree_at(lambda one: one.weights.value, head, weights)
+    motors = eqx.tree_at(lambda friction: friction.weights.value, head, weights)
     return {
         "chain": chain,
         "chain with motors": Model(chain, motors),
@@ -104,10 +104,10 @@ def models() -> dict[str, Any]:
 @eqx.filter_jit
 def truth(model: Any, q: jax.Array, qd: jax.Array, push: jax.Array) -> dict[str, jax.Array]:
     """Return the results of the model for the states."""
-    told = {"inverse_dynamics": jax.vmap(model.inverse_dynamics)(q, qd, push)}
+    results = {"inverse_dynamics": jax.vmap(model.inverse_dynamics)(q, qd, push)}
     if model.promises.mechanics:
         parts = jax.vmap(model.components)(q, qd, push)
-        told |= {
+        results |= {
             "forward_dynamics": jax.vmap(model.forward_dynamics)(q, qd, push),
             "mass_matrix": jax.vmap(model.mass_matrix)(q).reshape(len(q), -1),
             "coriolis": parts.coriolis,
@@ -115,22 +115,22 @@ def truth(model: Any, q: jax.Array, qd: jax.Array, push: jax.Array) -> dict[str,
             "friction": parts.friction,
             "energy": jnp.stack(jax.vmap(model.energy)(q, qd), axis=1),
         }
-    return told
+    return results
 
 
 def answers(
-    compiler: list[str], flags: tuple[str, ...], made: CSource, real: str, given: bytes
+    compiler: list[str], flags: tuple[str, ...], code: CSource, real: str, given: bytes
 ) -> bytes | str:
     """Return the results of the compiled code for the states, or a line that says why not."""
     calls = [
-        f"        arm_{name}({arguments});\n        tell(out, {count});"
+        f"        arm_{name}({arguments});\n        write_values(out, {count});"
         for name, (arguments, count) in CALLS.items()
-        if name in made.functions
+        if name in code.functions
     ]
     with tempfile.TemporaryDirectory() as folder:
         for name, text in {
-            "arm.h": made.header,
-            "arm.c": made.source,
+            "arm.h": code.header,
+            "arm.c": code.source,
             "main.c": HARNESS.format(real=real, calls="\n".join(calls)),
         }.items():
             (Path(folder) / name).write_text(text)
@@ -159,37 +159,38 @@ def errors(
     """Return the worst error of every function, relative to all states and to each."""
     ends = np.cumsum([wanted[name].shape[1] for name in order])
     columns = np.split(np.frombuffer(got).reshape(STATES, ends[-1]), ends[:-1], axis=1)
-    told = {}
+    worst = {}
     for name, values in zip(order, columns, strict=True):
-        away, sizes = np.abs(values - wanted[name]).max(axis=1), np.abs(wanted[name]).max(axis=1)
+        away = np.abs(values - wanted[name]).max(axis=1)
+        sizes = np.abs(wanted[name]).max(axis=1)
         if not sizes.any():  # no friction: zero must be zero
-            told[name] = {"error": float(away.max()), "of_each_state": float(away.max())}
+            worst[name] = {"error": float(away.max()), "of_each_state": float(away.max())}
             continue
-        told[name] = {
+        worst[name] = {
             "error": float(away.max() / sizes.max()),
             "of_each_state": float((away / sizes).max()),
         }
-    return told
+    return worst
 
 
 def compilers(clang: str | None) -> dict[str, list[str]]:
-    found = {name: [path] for name in ("gcc", "clang") if (path := shutil.which(name))}
-    return found | ({"clang": shlex.split(clang)} if clang else {})
+    installed = {name: [path] for name in ("gcc", "clang") if (path := shutil.which(name))}
+    return installed | ({"clang": shlex.split(clang)} if clang else {})
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--clang", help="the command of a clang")
-    found = compilers(parser.parse_args().clang)
+    parser.add_argument("--clang", help="command of a clang of another name")
+    commands = compilers(parser.parse_args().clang)
     jax.config.update("jax_enable_x64", True)
     builds = {
         name: {build: flags for build, flags in BUILDS.items() if can_build(command, flags)}
-        for name, command in found.items()
+        for name, command in commands.items()
     }
-    missing = {name: [build for build in BUILDS if build not in builds[name]] for name in found}
-    print(f"not there: {missing}")
+    missing = {name: [build for build in BUILDS if build not in builds[name]] for name in commands}
+    print(f"missing builds: {missing}")
     rows = np.random.default_rng(0).uniform(-2, 2, (STATES, 3, WAM7.joints.dof))
     table: dict[str, Any] = {}
     passed = True
@@ -197,29 +198,28 @@ def main() -> None:
         exact = truth(with_numbers(model, float), *(jnp.asarray(rows[:, i]) for i in range(3)))
         wanted = {what: np.asarray(values) for what, values in exact.items()}
         for precision, limit in LIMITS.items():
-            made = c_source(model, ExportSettings("arm", precision))
-            order = [what for what in CALLS if what in made.functions]
-            for compiler, command in found.items():
+            code = c_source(model, ExportSettings("arm", precision))
+            order = [what for what in CALLS if what in code.functions]
+            for compiler, command in commands.items():
                 for build, flags in builds[compiler].items():
-                    got = answers(command, flags, made, precision, rows.tobytes())
-                    said = got if isinstance(got, str) else errors(got, wanted, order)
-                    worst = (
-                        said
-                        if isinstance(said, str)
-                        else max(one["error"] for one in said.values())
-                    )
-                    fine = not isinstance(worst, str) and worst <= limit
+                    got = answers(command, flags, code, precision, rows.tobytes())
+                    if isinstance(got, str):  # the message of the compiler or of the program
+                        result = worst = got
+                        fine = False
+                    else:
+                        result = errors(got, wanted, order)
+                        worst = max(function["error"] for function in result.values())
+                        fine = worst <= limit
                     passed &= fine
-                    told = f"{name:20s} {precision:6s} {compiler:5s} {build:10s} {worst}"
-                    print(told, "" if fine else "TOO FAR", flush=True)
-                    table.setdefault(name, {}).setdefault(precision, {}).setdefault(compiler, {})[
-                        build
-                    ] = said
+                    line = f"{name:20s} {precision:6s} {compiler:5s} {build:10s} {worst}"
+                    print(line, "" if fine else "TOO FAR", flush=True)
+                    row = table.setdefault(name, {}).setdefault(precision, {})
+                    row.setdefault(compiler, {})[build] = result
     versions = {
         name: subprocess.run(
             [*command, "--version"], capture_output=True, text=True, check=False
         ).stdout.split("\n")[0]
-        for name, command in found.items()
+        for name, command in commands.items()
     }
     write_results(
         "deploy_accuracy",

@@ -16,7 +16,7 @@ from delan.models.feed_forward import FeedForwardNetwork
 from delan.models.geometry import from_rigid_body
 from delan.models.network import LagrangianNetwork
 from delan.models.rigid_body import RigidBody
-from delan.robots.barrett_wam import WAM7
+from delan.robots.arms import WAM7
 
 PRECISIONS: tuple[Precision, ...] = ("float", "double")
 PROGRAM_FLAGS = tuple(flag for flag in FLAGS if flag not in ("-fPIC", "-shared"))
@@ -24,8 +24,8 @@ HARNESS = Path(__file__).parent / "harness.c"
 
 
 def models() -> dict[str, Any]:
-    """Return the exact arm as a chain, a random network, and a plain network as the lower bound of
-    what one costs.
+    """Return the exact arm as a chain, a random network, and a plain network, the lower bound of
+    the cost of a network.
     """
     return {
         "chain": from_rigid_body(RigidBody.from_urdf(WAM7.urdf())),
@@ -50,20 +50,20 @@ class Program:
     def run(
         self, turns: int, calls: int, singles: int, before: Sequence[str] = ()
     ) -> subprocess.CompletedProcess[str]:
-        """Run it, with another program before it on the line if one is to watch."""
+        """Run the program; `before` is the command of one that watches it, such as valgrind."""
         counts = (str(turns), str(calls), str(singles))
         command = [*before, str(self.path), self.direction, *counts]
         return subprocess.run(command, capture_output=True, text=True, check=True)
 
 
 def build_programs(
-    made: Mapping[str, Any], folder: Path, flags: Sequence[str] = PROGRAM_FLAGS
+    named_models: Mapping[str, Any], folder: Path, flags: Sequence[str] = PROGRAM_FLAGS
 ) -> Iterator[Program]:
     """Compile every model in both precisions, one program for all its directions."""
     compiler = find_compiler()
     if compiler is None:
         raise SystemExit("there is no C compiler; install gcc or clang, or name one in CC")
-    for number, (name, model) in enumerate(made.items()):
+    for number, (name, model) in enumerate(named_models.items()):
         for precision in PRECISIONS:
             source = c_source(model, ExportSettings("arm", precision))
             place = folder / f"{number}_{precision}"

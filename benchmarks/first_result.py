@@ -21,15 +21,17 @@ from .watched_demo import STEPS
 
 def run(cache: Path, folder: Path) -> dict[str, float]:
     """Return wall time, user time and time of JAX's steps of one run of the demo."""
-    began, worked = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    began = time.perf_counter()
+    worked = resource.getrusage(resource.RUSAGE_CHILDREN)
     places = {
         "XDG_CACHE_HOME": str(cache),
         "JAX_COMPILATION_CACHE_DIR": str(cache / "delan" / "xla"),
     }
     apart("benchmarks.watched_demo", str(folder), environment=places)
-    seconds, work = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = time.perf_counter() - began
+    work = resource.getrusage(resource.RUSAGE_CHILDREN)
     if not (folder / "report.html").exists():
-        raise SystemExit("delan demo left no page")
+        raise SystemExit("delan demo wrote no page")
     return {
         "seconds": seconds,
         "user_seconds": work.ru_utime - worked.ru_utime,
@@ -40,16 +42,18 @@ def run(cache: Path, folder: Path) -> dict[str, float]:
 
 def measure() -> dict[str, dict[str, float]]:
     """Measure the first run and the second."""
-    told = {}
+    results = {}
     with tempfile.TemporaryDirectory() as folder:
         for name in ("first run", "second run"):
-            told[name] = one = run(Path(folder) / "cache", Path(folder) / name.replace(" ", "_"))
-            steps = ", ".join(f"{step} {one[step]:.1f} s" for step in STEPS)
+            result = run(Path(folder) / "cache", Path(folder) / name.replace(" ", "_"))
+            results[name] = result
+            steps = ", ".join(f"{step} {result[step]:.1f} s" for step in STEPS)
             print(
-                f"  {name}: {one['seconds']:.1f} s, {one['user_seconds']:.1f} s of work; {steps}",
+                f"  {name}: {result['seconds']:.1f} s,"
+                f" {result['user_seconds']:.1f} s of work; {steps}",
                 flush=True,
             )
-    return told
+    return results
 
 
 def main() -> None:

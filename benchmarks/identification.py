@@ -23,7 +23,7 @@ from delan.identification.identify import IdentifyResult, IdentifySettings, iden
 from delan.identification.physical_links import pseudo_inertias
 from delan.joints import Dataset
 from delan.models.rigid_body import RigidBody
-from delan.robots.barrett_wam import DRIVE_INERTIA, WAM7, WAM7_ANALYTIC
+from delan.robots.arms import DRIVE_INERTIA, WAM7, WAM7_ANALYTIC
 from tests.identification.test_identify import BARE, FRICTION, moved, nmse, real, rigid
 from tests.support.members import noisy
 
@@ -47,7 +47,7 @@ def score(
 ) -> dict[str, Any]:
     """Return the worst score over the seeds for one way to identify."""
     results = [identify(swing, WAM7_ANALYTIC.urdf(), settings) for swing in swings]
-    told: dict[str, Any] = {
+    scores: dict[str, Any] = {
         "rank": results[0].rank,
         "condition": max(result.condition for result in results),
         "nmse": max(nmse(result.model, held_out) for result in results),
@@ -56,8 +56,8 @@ def score(
         "not_told": [len(results[0].named("combined")), len(results[0].named("no"))],
     }
     if body.friction is not None:
-        told["friction_error"] = max(friction_error(result) for result in results)
-    return told
+        scores["friction_error"] = max(friction_error(result) for result in results)
+    return scores
 
 
 def smallest(result: IdentifyResult) -> float:
@@ -66,14 +66,16 @@ def smallest(result: IdentifyResult) -> float:
 
 
 def friction_error(result: IdentifyResult) -> float:
-    """Largest error of friction, and of the rotors that can be told (from the third on), over the
-    largest of a kind.
+    """Return the largest error of the friction and of the identifiable rotors (from the third on),
+    relative to the largest value of each kind.
     """
-    found = result.model.friction
-    assert found is not None
-    pairs = [(found.named[term], FRICTION.named[term]) for term in ("coulomb", "viscous", "offset")]
+    friction = result.model.friction
+    assert friction is not None
+    pairs = [
+        (friction.named[term], FRICTION.named[term]) for term in ("coulomb", "viscous", "offset")
+    ]
     pairs.append((result.model.armature[2:], np.array(DRIVE_INERTIA[2:])))
-    return max(float(np.abs(one - true).max() / np.abs(true).max()) for one, true in pairs)
+    return max(float(np.abs(value - true).max() / np.abs(true).max()) for value, true in pairs)
 
 
 def seconds(settings: IdentifySettings, swing: Dataset) -> float:
@@ -87,18 +89,17 @@ def seconds(settings: IdentifySettings, swing: Dataset) -> float:
 
 
 def main() -> None:
-    told: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name, (make, settings, samples, noise) in ROWS.items():
         body = make()
         held_out = moved(WAM7, body, 1_000, seed=100)
         swings = [
             noisy(moved(WAM7, body, samples, seed=seed), noise, seed) for seed in range(SEEDS)
         ]
-        told[name] = {}
+        results[name] = {}
         for mode, physical in (("plain", False), ("physical", True)):
-            row = told[name][mode] = score(
-                body, swings, held_out, replace(settings, physical=physical)
-            )
+            row = score(body, swings, held_out, replace(settings, physical=physical))
+            results[name][mode] = row
             extra = (
                 f", friction off by {row['friction_error']:.1e}" if "friction_error" in row else ""
             )
@@ -115,7 +116,7 @@ def main() -> None:
     print(f"{MANY} samples × 7 joints: plain {speed['plain']:.2f} s")
     print(f"physical {speed['physical']:.2f} s")
     write_results(
-        "identification", {"seeds": SEEDS, "rows": told, "samples": MANY, "seconds": speed}
+        "identification", {"seeds": SEEDS, "rows": results, "samples": MANY, "seconds": speed}
     )
 
 

@@ -22,7 +22,7 @@ from .results import read_results, write_results
 
 CALLS = 100
 GROWTH = 0.02
-REMEDY = "callgrind counts: left out, there is no valgrind; install it (apt-get install valgrind)"
+REMEDY = "callgrind counts: left out, valgrind is missing; apt-get install valgrind"
 
 
 def portable_flags() -> tuple[str, ...]:
@@ -35,13 +35,14 @@ def count(program: Program) -> int:
     """Return the instructions of one call, including those of the functions that it calls."""
     counted = f"--toggle-collect=arm_{program.direction}_dynamics"
     watch = ("valgrind", "--tool=callgrind", counted, "--callgrind-out-file=/dev/null")
-    told = program.run(1, CALLS, 0, before=watch).stderr
-    found = re.search(r"Collected *: *(\d+)", told)
-    if found is None or not int(found[1]):
+    output = program.run(1, CALLS, 0, before=watch).stderr
+    collected = re.search(r"Collected *: *(\d+)", output)
+    if collected is None or not int(collected[1]):
         raise SystemExit(
-            f"callgrind counted nothing in arm_{program.direction}_dynamics; it said: {told[-500:]}"
+            f"callgrind counted nothing in arm_{program.direction}_dynamics; "
+            f"its output: {output[-500:]}"
         )
-    return round(int(found[1]) / CALLS)
+    return round(int(collected[1]) / CALLS)
 
 
 def measure() -> dict[str, Any] | None:
@@ -52,14 +53,19 @@ def measure() -> dict[str, Any] | None:
     with tempfile.TemporaryDirectory() as folder:
         programs = build_programs(models(), Path(folder), portable_flags())
         counts = {
-            f"{one.model}, {one.direction}, C {one.precision}": count(one) for one in programs
+            f"{program.model}, {program.direction}, C {program.precision}": count(program)
+            for program in programs
         }
-    told = {"per_call": counts, "compiler": compiler_version(), "flags": " ".join(portable_flags())}
-    tell(told, kept())
-    return told
+    results = {
+        "per_call": counts,
+        "compiler": compiler_version(),
+        "flags": " ".join(portable_flags()),
+    }
+    print_counts(counts, stored_counts())
+    return results
 
 
-def kept() -> Mapping[str, int]:
+def stored_counts() -> Mapping[str, int]:
     """Return the stored counts, if they are of this compiler and these flags."""
     before = read_results("instructions")
     same = before.get("compiler") == compiler_version() and before.get("flags") == " ".join(
@@ -68,12 +74,12 @@ def kept() -> Mapping[str, int]:
     return before["per_call"] if same else {}
 
 
-def tell(told: dict[str, Any], before: Mapping[str, int]) -> None:
-    for name, instructions in told["per_call"].items():
+def print_counts(counts: Mapping[str, int], before: Mapping[str, int]) -> None:
+    for name, instructions in counts.items():
         change = (
             ""
             if name not in before
-            else f"{instructions / before[name] - 1:+9.1%} since the counts kept"
+            else f"{instructions / before[name] - 1:+9.1%} since the stored counts"
         )
         print(f"  {name:38s} {instructions:12,d} {change}")
 
@@ -90,17 +96,19 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--check", action="store_true", help="compare with the counts kept, and write nothing"
+        "--check", action="store_true", help="compare with the stored counts and write nothing"
     )
     chosen = parser.parse_args()
-    told = measure()
-    if told is None:
+    results = measure()
+    if results is None:
         return
     if not chosen.check:
-        write_results("instructions", told)
-    elif not kept():
-        raise SystemExit(f"no counts are kept of {compiler_version()}; run without --check first")
-    elif more := grown(told["per_call"], kept()):
+        write_results("instructions", results)
+    elif not stored_counts():
+        raise SystemExit(
+            f"no counts are stored for {compiler_version()}; run without --check first"
+        )
+    elif more := grown(results["per_call"], stored_counts()):
         raise SystemExit(f"more instructions than before: {', '.join(more)}")
 
 

@@ -22,7 +22,7 @@ from delan.learning.scores import evaluate
 from delan.learning.study import Study
 from delan.models.network import LagrangianNetworkSettings
 from delan.models.rigid_body import RigidBody
-from delan.robots.barrett_wam import WAM7, WAM7_ANALYTIC
+from delan.robots.arms import WAM7, WAM7_ANALYTIC
 from delan.solvers.loss import Objective
 from delan.solvers.settings import TrainingSettings
 from tests.support.members import noisy
@@ -87,7 +87,7 @@ def draw(curves: dict[str, list[list[float]]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=45.0, help="bound of each fit")
+    parser.add_argument("--seconds", type=float, default=45.0, help="time limit of each fit")
     seconds = parser.parse_args().seconds
     body = RigidBody.from_urdf(WAM7.urdf())
     unseen = swung(body, WAM7.limits, range(100, 105))
@@ -96,7 +96,8 @@ def main() -> None:
     curves: dict[str, list[list[float]]] = {name: [] for name in names}
     for size in SIZES:
         for name in names:
-            # The networks' spread is small beside their distance to the others: one seed shows it.
+            # One seed is enough for the networks: their spread is small compared with their
+            # distance to the others.
             seeds = SEEDS if name in names[:2] else SEEDS[:1]
             rows = []
             for seed in seeds:

@@ -44,22 +44,22 @@ TESTS = {
 # One or two of each kind of change that Cosmic Ray can make.
 CHANGES = (
     *(
-        "ReplaceBinaryOperator_" + one
-        for one in ["Add_Sub", "Sub_Add", "Mul_Div", "Div_Mul", "Pow_Mul"]
+        "ReplaceBinaryOperator_" + name
+        for name in ["Add_Sub", "Sub_Add", "Mul_Div", "Div_Mul", "Pow_Mul"]
     ),
     *(
-        "ReplaceBinaryOperator_" + one
-        for one in ["BitAnd_BitOr", "BitOr_BitAnd", "FloorDiv_Div", "Mod_Div"]
+        "ReplaceBinaryOperator_" + name
+        for name in ["BitAnd_BitOr", "BitOr_BitAnd", "FloorDiv_Div", "Mod_Div"]
     ),
     *(
-        "ReplaceComparisonOperator_" + one
-        for one in ["Lt_LtE", "LtE_Lt", "Gt_GtE", "GtE_Gt", "Eq_NotEq", "NotEq_Eq"]
+        "ReplaceComparisonOperator_" + name
+        for name in ["Lt_LtE", "LtE_Lt", "Gt_GtE", "GtE_Gt", "Eq_NotEq", "NotEq_Eq"]
     ),
     *(
-        "ReplaceComparisonOperator_" + one
-        for one in ["Lt_GtE", "LtE_Gt", "Gt_LtE", "GtE_Lt", "Is_IsNot", "IsNot_Is"]
+        "ReplaceComparisonOperator_" + name
+        for name in ["Lt_GtE", "LtE_Gt", "Gt_LtE", "GtE_Lt", "Is_IsNot", "IsNot_Is"]
     ),
-    *("ReplaceUnaryOperator_Delete_" + one for one in ["USub", "Invert", "Not"]),
+    *("ReplaceUnaryOperator_Delete_" + name for name in ["USub", "Invert", "Not"]),
     *[
         "AddNot",
         "ReplaceTrueWithFalse",
@@ -85,7 +85,9 @@ SECONDS = 90
 def annotated(source: str) -> set[int]:
     """Return the lines of signatures, whose shapes and types are not behaviour."""
     functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
-    return {line for one in functions for line in range(one.lineno, one.body[0].lineno)}
+    return {
+        line for function in functions for line in range(function.lineno, function.body[0].lineno)
+    }
 
 
 def mutants(source: str) -> Iterator[str]:
@@ -118,7 +120,7 @@ def changed_lines(source: str, mutant: str) -> set[int]:
 
 
 def survives(module: str, mutant: str | None) -> bool:
-    """Return whether the tests of a module pass with another source; None for its own."""
+    """Return whether the tests of a module pass with another source; None for the original."""
     child = os.fork()
     if not child:
         try:
@@ -137,7 +139,7 @@ def tested(path: Path, mutant: str | None, files: str, which: str) -> int:
 
     def path_stats(self: SourceFileLoader, asked: str) -> object:
         if asked == str(path):
-            raise OSError("of this module, nothing compiled is to be used")
+            raise OSError("no compiled file of this module may be used")
         return stats(self, asked)
 
     def get_data(self: SourceFileLoader, asked: str) -> bytes:
@@ -165,17 +167,18 @@ def difference(source: str, mutant: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument(
-        "modules", nargs="*", metavar="MODULE", help=f"some of {', '.join(TESTS)}; all unless given"
+        "modules", nargs="*", metavar="MODULE", help=f"some of {', '.join(TESTS)}; default: all"
     )
     modules = parser.parse_args().modules or list(TESTS)
     if find_spec("cosmic_ray") is None:
-        sys.exit("there is no Cosmic Ray here; pip install -c constraints.txt cosmic-ray")
+        sys.exit("Cosmic Ray is not installed; pip install -c constraints.txt cosmic-ray")
     for library in LIBRARIES:
         importlib.import_module(library)
     for module in modules:
-        source, outcomes = (SOURCE / module).read_text(), []
+        source = (SOURCE / module).read_text()
+        outcomes = []
         if not survives(module, None):
-            sys.exit(f"the tests of {module} fail as it is")
+            sys.exit(f"the tests of {module} fail without any change")
         for mutant in mutants(source):
             outcomes.append(survives(module, mutant))
             if outcomes[-1]:

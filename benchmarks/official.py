@@ -6,9 +6,9 @@ It is not part of this repository:
     pip install torch dm-haiku
 
 Then `--official PATH` takes its torch model (`DeLaN_model.py`) and its JAX model
-(`jax_DeLaN_model.py`) as they are, with activations, losses and optimisers of its own examples, one
-step a batch as these do, on one core. Shuffling, copies to the device and the error of the power,
-which the examples only print, are left out in its favour.
+(`jax_DeLaN_model.py`) as they are, with the activations, losses and optimisers of the published
+examples, one step per batch as in these, on one core. Shuffling, copies to the device and the error
+of the power, which the examples only print, are left out in its favour.
 """
 
 import importlib
@@ -40,7 +40,7 @@ class OfficialCode:
 
     @classmethod
     def at(cls, path: Path) -> "OfficialCode":
-        """Load the published models from a clone, and say which cannot be, and why."""
+        """Load the published models from a clone; print which cannot be loaded, and why."""
         if not (path / PACKAGE).is_dir():
             raise SystemExit(
                 f"{path} has no folder {PACKAGE}; give a clone of github.com/milutter/{PACKAGE}"
@@ -55,9 +55,9 @@ class OfficialCode:
                 remedy = (
                     f"pip install {installed_by}"
                     if error.name == needed
-                    else f"see that {path} is complete"
+                    else f"make sure that {path} is complete"
                 )
-                print(f"{name}: left out, there is no module {error.name}; {remedy}")
+                print(f"{name}: left out, because module {error.name} is missing; {remedy}")
         if not modules:
             raise SystemExit(
                 "none of the published code can be run; "
@@ -66,7 +66,7 @@ class OfficialCode:
         return cls(modules)
 
     def training(self, batches: np.ndarray, width: int) -> dict[str, Work]:
-        """Some steps of training, as `throughput.epoch_of` makes them of our own network."""
+        """Return a few training steps, comparable with `throughput.epoch_of` for our network."""
         makers = {TORCH: _torch_steps, JAX: _jax_steps}
         few = batches[:BATCHES]
         return {
@@ -75,13 +75,13 @@ class OfficialCode:
         }
 
     def calls(self, motion: np.ndarray, width: int) -> dict[str, Call]:
-        """The inverse dynamics of one sample [3, joint], from arrays to an array."""
+        """Return the inverse dynamics of one sample [3, joint], from arrays to an array."""
         makers = {TORCH: _torch_call, JAX: _jax_call}
         return {name: makers[name](module, motion, width) for name, module in self.modules.items()}
 
 
 def _restore_old_names() -> None:
-    """Older versions of the published JAX code call functions that jax has dropped."""
+    """Restore functions of jax that older versions of the published JAX code call."""
     if not hasattr(jax.ops, "index_update"):
         setattr(jax.ops, "index", np.s_)  # noqa: B010  (the type checker knows no such name)
         setattr(jax.ops, "index_update", lambda array, at, values: array.at[at].set(values))  # noqa: B010
@@ -140,8 +140,10 @@ def _jax_lagrangian(joints: int, width: int, module: Any) -> tuple[Any, Any]:
         "epsilon": 0.1,
         "shift": 2.0,
     }
-    made = haiku.transform(partial(module.structured_lagrangian_fn, **shape))
-    return made.apply, made.init(jax.random.key(0), jnp.ones(joints), jnp.ones(joints))
+    transformed = haiku.transform(partial(module.structured_lagrangian_fn, **shape))
+    return transformed.apply, transformed.init(
+        jax.random.key(0), jnp.ones(joints), jnp.ones(joints)
+    )
 
 
 def _jax_steps(module: Any, batches: np.ndarray, width: int) -> Any:

@@ -1,11 +1,10 @@
-"""Learning while the robot moves, in real time: what `delan online` reaches, each run by the
-command that people type.
+"""Learning while the robot moves, in real time: results of `delan online`, run as a command.
 
     python -m benchmarks.online [letters] [wam] [endurance] [payload] [clocks]
 
-Errors are Σ over joints of the mean square of q_des − q on motions never seen, with the model
-frozen. Keep the machine quiet: a run by the wall clock needs a core for the loop and one for the
-learner. All rows by default, about an hour.
+Errors are Σ over joints of the mean square of q_des − q on test motions, with the model frozen. Run
+it on an idle machine: with the wall clock, the loop and the learner need a core each. All rows by
+default, which takes about an hour.
 """
 
 import json
@@ -25,14 +24,13 @@ from .results import FOLDER, write_results
 
 SEEDS = range(5)
 SPEEDS = (1.0, 1.25, 1.5, 1.75, 2.0)
-LEARNING = 40
-"""How long a letter run learns [s]."""
+LEARNING = 40  # how long a letter run learns [s]
 
 
 def online(
     robot: str, feed_forward: str, *, clock: str = "wall", seed: int = 0, **options: Any
 ) -> dict[str, Any]:
-    """One run of the command, in a process of its own."""
+    """Run the command in its own process and return its JSON."""
     with tempfile.TemporaryDirectory() as folder:
         command = [
             sys.executable,
@@ -54,13 +52,13 @@ def online(
 
 
 def written(seed: int) -> dict[str, str]:
-    """Eight random letters to learn on, and the twelve others."""
+    """Return eight random letters to learn on, and the twelve others to test on."""
     order = np.random.default_rng(seed).permutation(list(LETTERS))
     return {"letters": ",".join(order[:8]), "test": ",".join(order[8:])}
 
 
-def told(run: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers of a run that are kept."""
+def stored_numbers(run: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the numbers of a run that are stored."""
     loop = run["loop"]
     counts = {
         name: loop[name]
@@ -68,7 +66,7 @@ def told(run: Mapping[str, Any]) -> dict[str, Any]:
     }
     return {
         "train": run["tracking"]["train"]["mse_sum"],
-        **{name: one["mse_sum"] for name, one in run["tracking"].items() if name != "train"},
+        **{name: error["mse_sum"] for name, error in run["tracking"].items() if name != "train"},
         "first_model_seconds": run["first_model_seconds"],
         **counts,
         "lateness_us": loop["lateness_us"],
@@ -76,7 +74,7 @@ def told(run: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def letter_run(feed_forward: str, clock: str, seed: int) -> dict[str, Any]:
-    row = told(
+    row = stored_numbers(
         online("two-link", feed_forward, clock=clock, seed=seed, seconds=LEARNING, **written(seed))
     )
     print(f"{feed_forward}, {clock}, seed {seed}: {row}", flush=True)
@@ -84,9 +82,7 @@ def letter_run(feed_forward: str, clock: str, seed: int) -> dict[str, Any]:
 
 
 def letters() -> dict[str, Any]:
-    """Eight letters to learn on, twelve to be scored on; the models that learn run by the wall
-    clock.
-    """
+    """Learn on eight letters and test on twelve; the models that learn run with the wall clock."""
     clocks = {"none": "stepped", "true": "stepped", "delan": "wall", "feedforward": "wall"}
     runs = {
         name: [letter_run(name, clock, seed) for seed in SEEDS] for name, clock in clocks.items()
@@ -103,16 +99,17 @@ def letters() -> dict[str, Any]:
 
 
 def wam() -> dict[str, Any]:
-    """Cosines: learned at 1×, tested at rising speed, beside the true arm and the one an engineer
-    believes in.
+    """Learn cosines at 1× and test at rising speed, beside the true and the analytic model.
 
-    Three seeds by the stepped clock, and the chain once more by the wall clock.
+    Three seeds run with the stepped clock, and the chain once more with the wall clock.
     """
     tests = ",".join(f"{speed:g}" for speed in SPEEDS)
 
     def runs(robot: str, name: str, clock: str, seeds: range) -> list[dict[str, Any]]:
         options = {"reference": "cosines", "seconds": 40, "test_speeds": tests}
-        rows = [told(online(robot, name, clock=clock, seed=seed, **options)) for seed in seeds]
+        rows = [
+            stored_numbers(online(robot, name, clock=clock, seed=seed, **options)) for seed in seeds
+        ]
         print(
             robot,
             name,
@@ -122,40 +119,40 @@ def wam() -> dict[str, Any]:
         )
         return rows
 
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for robot, learned in {"wam4": ("chain", "delan"), "wam7": ("chain",)}.items():
         rows = {
             name: runs(robot, name, "stepped", SEEDS[:3])
             for name in ("none", "analytic", "true", *learned)
         }
         rows["chain, wall"] = runs(robot, "chain", "wall", SEEDS[:1])
-        found[robot] = {"runs": rows}
-        for mine in ("chain", "chain, wall"):
+        results[robot] = {"runs": rows}
+        for learned_name in ("chain", "chain, wall"):
             for rival in ("true", "analytic"):
-                pairs = zip(rows[mine], rows[rival], strict=False)
+                pairs = zip(rows[learned_name], rows[rival], strict=False)
                 ratios = [
-                    [one[f"{speed:g}x"] / its[f"{speed:g}x"] for speed in SPEEDS]
-                    for one, its in pairs
+                    [row[f"{speed:g}x"] / other[f"{speed:g}x"] for speed in SPEEDS]
+                    for row, other in pairs
                 ]
-                found[robot][f"{mine} / {rival}"] = ratios
+                results[robot][f"{learned_name} / {rival}"] = ratios
                 print(
                     robot,
-                    f"{mine} / {rival}, worst over seeds at each speed:",
+                    f"{learned_name} / {rival}, worst over seeds at each speed:",
                     np.max(ratios, axis=0),
                     flush=True,
                 )
-    return found
+    return results
 
 
 def endurance() -> dict[str, Any]:
-    """Ten minutes at 500 Hz beside a learner that never rests; a feed-forward torque is due 200
-    times a second.
+    """Control for ten minutes at 500 Hz beside a learner that never pauses.
 
-    Beside it a loop that does nothing at all, for a minute before and after: what the machine
-    itself misses.
+    A feed-forward torque is due 200 times per second. An empty loop runs for a minute before
+    and after the run, to measure what the machine itself misses.
     """
-    bare, steal = [bare_loop()], stolen()
-    row = told(online("two-link", "delan", seconds=740))
+    bare = [bare_loop()]
+    steal = stolen()
+    row = stored_numbers(online("two-link", "delan", seconds=740))
     steal = stolen() - steal
     bare.append(bare_loop())
     minutes = row["periods"] / 500 / 60
@@ -164,18 +161,18 @@ def endurance() -> dict[str, Any]:
         "late_feedforward": row["late_feedforward"] / (minutes * 60 * 200),
         "lost_samples": row["lost_samples"] / row["periods"],
     }
-    told_too = {
+    extra = {
         "minutes": minutes,
         "shares": shares,
         "bare_loop_missed": bare,
         "seconds_stolen_from_core_0": steal,
     }
-    print(row, told_too, flush=True)
-    return {**row, **told_too}
+    print(row, extra, flush=True)
+    return {**row, **extra}
 
 
 def bare_loop() -> float:
-    """The share of periods that an empty loop misses, with the same priority on the same core."""
+    """Return the share of periods that an empty loop misses, with the same priority and core."""
     code = (
         "from delan.online.clocks import Deadlines, WallClock\n"
         "from delan.online.process import kept_awake, raise_priority\n"
@@ -187,12 +184,12 @@ def bare_loop() -> float:
         "        last = ticks.wait().number\n"
         "print(ticks.missed / last)"
     )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return float(shown.stdout)
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return float(ran.stdout)
 
 
 def stolen() -> float:
-    """Seconds in which the host ran something else on the loop's core, since the machine started."""
+    """Return the seconds since boot in which the host ran something else on the loop's core."""
     line = next(
         line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("cpu0 ")
     )
@@ -200,32 +197,31 @@ def stolen() -> float:
 
 
 def payload() -> dict[str, Any]:
-    """The last link becomes 30 % heavier at 60 s: how long until every letter is written about as
-    well as before.
+    """Measure the recovery after the last link becomes 30 % heavier at 60 s.
 
-    Errors are root mean squares of a letter, over those of the same letter before. With the true
-    model of the heavier arm that is 1.3: a torque that is held for 5 ms errs in proportion to the
-    inertia.
+    Errors are root mean squares of a letter, relative to the same letter before. With the true
+    model of the heavier arm this ratio is 1.3, because the error of a torque that is held for 5 ms
+    is proportional to the inertia.
     """
     rows = {}
     for name in ("delan", "chain"):
         run = online("two-link", name, seconds=120, payload="60:0.3")
         segments = run["tracking"]["train"]["segments"]
         usual: dict[str, list[float]] = {}
-        for one in segments:
-            if 20 < one["start"] < 60 - one["seconds"]:
-                usual.setdefault(one["label"], []).append(one["tracking"]["mse_sum"])
+        for segment in segments:
+            if 20 < segment["start"] < 60 - segment["seconds"]:
+                usual.setdefault(segment["label"], []).append(segment["tracking"]["mse_sum"])
         after = [
             {
-                "ended": one["start"] + one["seconds"] - 60,
+                "ended": segment["start"] + segment["seconds"] - 60,
                 "times_the_usual": float(
-                    np.sqrt(one["tracking"]["mse_sum"] / np.mean(usual[one["label"]]))
+                    np.sqrt(segment["tracking"]["mse_sum"] / np.mean(usual[segment["label"]]))
                 ),
             }
-            for one in segments
-            if one["start"] + one["seconds"] > 60 and one["label"] in usual
+            for segment in segments
+            if segment["start"] + segment["seconds"] > 60 and segment["label"] in usual
         ]
-        bad = [one["ended"] for one in after if one["times_the_usual"] > 1.5]
+        bad = [letter["ended"] for letter in after if letter["times_the_usual"] > 1.5]
         events = [event for event in run["events"] if event["kind"] == "learner"]
         rows[name] = {
             "recovered_after_seconds": max(bad, default=0.0),
@@ -237,18 +233,18 @@ def payload() -> dict[str, Any]:
 
 
 def clocks() -> dict[str, Any]:
-    """The runs of `letters` once more by the stepped clock: the tracking error must be the same
+    """Repeat the runs of `letters` with the stepped clock: the tracking error must be the same
     within their spread.
     """
-    kept = FOLDER / "online_letters.json"
-    if not kept.exists():
+    stored = FOLDER / "online_letters.json"
+    if not stored.exists():
         raise SystemExit(
-            "run the row `letters` first: its runs by the wall clock are compared with"
+            "run the row `letters` first: the comparison needs its runs with the wall clock"
         )
-    wall = [row["test"] for row in json.loads(kept.read_text())["runs"]["delan"]]
+    wall = [row["test"] for row in json.loads(stored.read_text())["runs"]["delan"]]
     stepped = [letter_run("delan", "stepped", seed)["test"] for seed in SEEDS]
     ratio = float(np.median(wall) / np.median(stepped))
-    print(f"median by the wall clock over median by the stepped one: {ratio:.3f}")
+    print(f"median with the wall clock over median with the stepped clock: {ratio:.3f}")
     return {"wall": wall, "stepped": stepped, "median_wall_over_stepped": ratio}
 
 
@@ -264,7 +260,7 @@ ROWS: dict[str, Callable[[], dict[str, Any]]] = {
 def main() -> None:
     for name in sys.argv[1:] or ROWS:
         if name not in ROWS:
-            raise SystemExit(f"there is no row {name!r}; there are {', '.join(ROWS)}")
+            raise SystemExit(f"unknown benchmark {name!r}; available: {', '.join(ROWS)}")
         write_results(f"online_{name}", ROWS[name]())
 
 

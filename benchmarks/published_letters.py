@@ -50,9 +50,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--runs", nargs="+", choices=list(RUNS), default=list(RUNS))
     chosen = parser.parse_args()
-    kept = read_results("published_letters")
+    stored = read_results("published_letters")
     how = {"seconds": chosen.seconds, "seeds": chosen.seeds}
-    told: dict[str, Any] = kept["runs"] if how.items() <= kept.items() else {}
+    results: dict[str, Any] = stored["runs"] if how.items() <= stored.items() else {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         training, test = split(chosen.data, folder)
@@ -78,24 +78,28 @@ def main() -> None:
                     seed,
                     *RUNS[run],
                 ]
-                shown = subprocess.run(
+                ran = subprocess.run(
                     list(map(str, command)), capture_output=True, text=True, check=True
                 )
-                scores.append(json.loads(shown.stdout))
-            sums = {q: [one[q]["mse_sum"] for one in scores] for q in QUANTITIES if q in scores[0]}
+                scores.append(json.loads(ran.stdout))
+            sums = {
+                quantity: [score[quantity]["mse_sum"] for score in scores]
+                for quantity in QUANTITIES
+                if quantity in scores[0]
+            }
             medians = {quantity: float(np.median(values)) for quantity, values in sums.items()}
-            seconds = max(one["seconds"] for one in scores)
-            told[run] = {
+            seconds = max(score["seconds"] for score in scores)
+            results[run] = {
                 "median": medians,
                 "seeds": sums,
                 "method": scores[0]["optimizer"],
                 "longest_seconds": seconds,
             }
-            shown = ", ".join(f"{quantity} {value:.1e}" for quantity, value in medians.items())
+            errors = ", ".join(f"{quantity} {value:.1e}" for quantity, value in medians.items())
             torques = ", ".join(f"{value:.1e}" for value in sorted(sums["torque"]))
-            print(f"{run} ({told[run]['method']}, ≤ {seconds:.0f} s): Σ MSE, median: {shown}")
+            print(f"{run} ({results[run]['method']}, ≤ {seconds:.0f} s): Σ MSE, median: {errors}")
             print(f"  torques: {torques}", flush=True)
-            write_results("published_letters", {**how, "runs": told})
+            write_results("published_letters", {**how, "runs": results})
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from delan.learning.scores import evaluate
 from delan.logs.preparation import PreparationSettings, prepare
 from delan.logs.reading import read_log
 from delan.paper.offline_cosines import REAL_FILE, recorded_real
-from delan.robots.barrett_wam import WAM7_ANALYTIC
+from delan.robots.arms import WAM7_ANALYTIC
 
 from .results import write_results
 
@@ -49,8 +49,9 @@ def wam70(data: Path) -> tuple[Rows, Rows]:
 
 
 def kuka(data: Path) -> tuple[Rows, Rows]:
-    """The first 70 % of the file, and the rest; link-side positions where there are such, torques
-    behind the gears.
+    """Return the first 70 % of the file, and the rest.
+
+    Positions are of the link side where these are measured, torques are those behind the gears.
     """
     log = np.load(data / "kuka_kr300_A.npz")
     q = np.concatenate([log["A_q"][:, :3], log["A_q_motor_side"][:, 3:]], axis=1)
@@ -105,21 +106,21 @@ def measure(name: str, data: Path) -> dict[str, Any]:
         )
         if ran.returncode:
             raise SystemExit(f"{name}: {ran.stderr}")
-        told = json.loads(ran.stdout)
-        cutoff = told["preparation"]["cutoff"]
-        settings = PreparationSettings(cutoff=cutoff, delay=told["preparation"]["delay"])
+        fit = json.loads(ran.stdout)
+        cutoff = fit["preparation"]["cutoff"]
+        settings = PreparationSettings(cutoff=cutoff, delay=fit["preparation"]["delay"])
         textbook = _textbook(name, known, unseen, settings) if name in KINEMATICS else None
     return {
-        "chosen": told["chosen"],
-        "seconds": told["seconds"],
-        "preparation": told["preparation"],
-        "test": {model: scores["test"] for model, scores in told["models"].items()},
+        "chosen": fit["chosen"],
+        "seconds": fit["seconds"],
+        "preparation": fit["preparation"],
+        "test": {model: scores["test"] for model, scores in fit["models"].items()},
         "validation": {
-            model: scores["validation"]["nmse_mean"] for model, scores in told["models"].items()
+            model: scores["validation"]["nmse_mean"] for model, scores in fit["models"].items()
         },
-        "coverage": told["coverage"],
+        "coverage": fit["coverage"],
         "textbook": textbook,
-        "verdict": told["verdict"],
+        "verdict": fit["verdict"],
     }
 
 
@@ -138,19 +139,20 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     options = parser.parse_args()
     if not options.data.is_dir():
-        raise SystemExit(f"there is no folder {options.data} with logs; give one by --data")
+        raise SystemExit(
+            f"there is no folder {options.data}; give the folder of the logs with --data"
+        )
     for name in options.logs:
-        found = measure(name, options.data)
-        error = found["test"][found["chosen"]]["nmse_mean"]
-        print(f"{name}: {found['chosen']} {error:.5f} on test motion", flush=True)
-        for model, scores in found["test"].items():
+        results = measure(name, options.data)
+        error = results["test"][results["chosen"]]["nmse_mean"]
+        print(f"{name}: {results['chosen']} {error:.5f} on test motion", flush=True)
+        for model, scores in results["test"].items():
             print(f"  {model}: {scores['nmse_mean']:.5f}")
-        if found["textbook"]:
-            print(
-                f"  textbook identification, kinematics known: {found['textbook']['nmse_mean']:.5f}"
-            )
-        print(f"  {found['seconds']:.0f} s; {found['verdict']}", flush=True)
-        write_results(f"real_log_{name}", found)
+        if results["textbook"]:
+            error = results["textbook"]["nmse_mean"]
+            print(f"  textbook identification, kinematics known: {error:.5f}")
+        print(f"  {results['seconds']:.0f} s; {results['verdict']}", flush=True)
+        write_results(f"real_log_{name}", results)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from delan.learning.scores import evaluate
 from delan.models.rigid_body import RigidBody
 from delan.motions.cosines import cosines
 from delan.robots import ARMS
-from delan.robots.barrett_wam import WAM4, WAM4_ANALYTIC
+from delan.robots.arms import WAM4, WAM4_ANALYTIC
 from delan.robots.cable_drive import CableDrivenRobot
 from delan.robots.description import Arm
 from delan.robots.mujoco_robot import MujocoRobot
@@ -27,9 +27,12 @@ ENGINES = {"MuJoCo": MujocoRobot.of, "PyBullet": PybulletRobot}
 
 def agreement(arm: Arm) -> dict[str, float]:
     """Return each engine's largest torque difference from Pinocchio over 1,000 states [N m]."""
-    model, worst = RigidBody.from_urdf(arm.urdf()), {}
+    model = RigidBody.from_urdf(arm.urdf())
+    worst = {}
     for name, make in ENGINES.items():
-        robot, rng, worst[name] = make(arm), np.random.default_rng(0), 0.0
+        robot = make(arm)
+        rng = np.random.default_rng(0)
+        worst[name] = 0.0
         for _ in range(1000):
             q = rng.uniform(arm.limits.lower, arm.limits.upper)
             qd, qdd = rng.normal(0, 2, (2, arm.joints.dof))
@@ -41,7 +44,8 @@ def agreement(arm: Arm) -> dict[str, float]:
 def energy_drift(arm: Arm) -> dict[str, dict[str, float]]:
     """Return the energy drift of a free arm in 10 s over its total and largest kinetic energy."""
     free = replace(arm, links=tuple(replace(link, position=(-1e3, 1e3)) for link in arm.links))
-    model, drift = RigidBody.from_urdf(arm.urdf()), {}
+    model = RigidBody.from_urdf(arm.urdf())
+    drift = {}
     start = (
         np.array([-1.2, 0.4])
         if arm.joints.dof == 2
@@ -80,8 +84,8 @@ def cable_errors() -> dict[str, dict[str, list[float]]]:
             ).model,
         }
         errors[name] = {
-            model: list(evaluate(made, test, rollouts=False).torque.nmse)
-            for model, made in models.items()
+            model_name: list(evaluate(model, test, rollouts=False).torque.nmse)
+            for model_name, model in models.items()
         }
     return errors
 
@@ -95,11 +99,11 @@ def main() -> None:
         )
     drifts = {name: energy_drift(arm) for name, arm in ARMS.items()}
     for name, drift in drifts.items():
-        told = (
+        shares = (
             f"{e} {x['of_total']:.1e} ({x['of_kinetic']:.1e} of the kinetic)"
             for e, x in drift.items()
         )
-        print(f"{name}: energy of the free arm strays by a share of: " + ", ".join(told))
+        print(f"{name}: relative energy drift of the free arm: " + ", ".join(shares))
     errors = cable_errors()
     for robot, models in errors.items():
         for model, nmse in models.items():

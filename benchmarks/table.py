@@ -5,7 +5,7 @@
 Training and latencies are measured side by side on one core of this process; times to an accuracy
 and `delan demo` in their own processes, on all cores and with nothing compiled.
 `--official` adds the published code if you have it (`benchmarks/official.py`). Writes
-`benchmarks/results/bench.json`. The single parts have commands of their own:
+`benchmarks/results/bench.json`. Each part also has its own command:
 `benchmarks.throughput`, `deploy`, `instructions`, `accuracy`, `first_result`.
 """
 
@@ -26,10 +26,11 @@ def main() -> None:
     )
     parser.add_argument("--official", type=Path, help="a clone of the published code")
     parser.add_argument(
-        "--turns", type=int, default=5, help="of training; the median of them counts"
+        "--turns", type=int, default=5, help="turns of training, whose median is reported"
     )
     chosen = parser.parse_args()
-    began, load = time.perf_counter(), os.getloadavg()[0]
+    began = time.perf_counter()
+    load = os.getloadavg()[0]
     take_one_core()
     official = None if chosen.official is None else OfficialCode.at(chosen.official)
     print(f"\nTraining, samples/s, one core, batch {throughput.BATCH}, float32")
@@ -43,13 +44,11 @@ def main() -> None:
     print("\nFirst result: delan demo, from start to finished page, all cores")
     demo = first_result.measure()
     seconds = time.perf_counter() - began
+    print(f"\n{seconds:.0f} s in all; load of the machine at the start {load:.1f}", end=": ")
     print(
-        f"\n{seconds:.0f} s in all; {load:.1f} programs waited for a core when it began", end=": "
-    )
-    print(
-        "a busy machine, trust the ratios only"
+        "the machine was busy, only the ratios are reliable"
         if load > 0.5 * (os.cpu_count() or 1)
-        else "a quiet machine"
+        else "the machine was idle"
     )
     write_results(
         "bench",

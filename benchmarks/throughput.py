@@ -73,31 +73,33 @@ def measure(
     joints: Sequence[int], widths: Sequence[int], turns: int, official: OfficialCode | None = None
 ) -> list[dict[str, Any]]:
     """Return samples per second of every row and size, and our speed-up: median, least, most."""
-    told = []
+    rows = []
     for width in widths:
         for dof in joints:
             works = {name: epoch_of(torque, dof, width) for name, torque in TORQUES.items()}
             if official is not None:
                 works |= official.training(random_batches(dof), width)
             seconds = seconds_per_sample(works, turns)
-            ratios = {name: one / seconds[OURS] for name, one in seconds.items() if name != OURS}
+            ratios = {
+                name: times / seconds[OURS] for name, times in seconds.items() if name != OURS
+            }
             row = {
                 "joints": dof,
                 "width": width,
                 "samples_per_second": {
-                    name: float(1 / np.median(one)) for name, one in seconds.items()
+                    name: float(1 / np.median(times)) for name, times in seconds.items()
                 },
                 "ours_over": {
-                    name: [float(value) for value in (np.median(one), one.min(), one.max())]
-                    for name, one in ratios.items()
+                    name: [float(value) for value in (np.median(ratio), ratio.min(), ratio.max())]
+                    for name, ratio in ratios.items()
                 },
             }
-            tell(row)
-            told.append(row)
-    return told
+            print_row(row)
+            rows.append(row)
+    return rows
 
 
-def tell(row: dict[str, Any]) -> None:
+def print_row(row: dict[str, Any]) -> None:
     rates = ", ".join(
         f"{name} {rate / 1e3:.1f} k" for name, rate in row["samples_per_second"].items()
     )

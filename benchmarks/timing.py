@@ -31,9 +31,8 @@ def apart(module: str, *arguments: str, environment: Mapping[str, str] | None = 
     held = None if _cores is None else os.sched_getaffinity(0)
     try:
         if _cores is not None:
-            os.sched_setaffinity(
-                0, _cores
-            )  # a child begins with the cores of the thread that starts it
+            # A child begins with the cores of the thread that starts it.
+            os.sched_setaffinity(0, _cores)
         command = [sys.executable, "-m", module, *arguments]
         ran = subprocess.run(
             command, env={**inherited, **(environment or {})}, stdout=subprocess.PIPE, text=True
@@ -66,7 +65,7 @@ def seconds_per_sample(works: Mapping[str, Work], turns: int) -> dict[str, np.nd
             work.run()
             if turn:
                 times[name].append((time.process_time() - began) / work.samples)
-    return {name: np.array(one) for name, one in times.items()}
+    return {name: np.array(seconds) for name, seconds in times.items()}
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ def latencies(calls: Mapping[str, Call], turns: int, calls_a_turn: int) -> dict[
         for name, (function, arguments) in everything.items():
             times[name][turn] = _timed(function, arguments, calls_a_turn)
     clock = float(np.median(times.pop("")))
-    return {name: percentiles((one - clock) / 1e3) for name, one in times.items()}
+    return {name: percentiles((nanoseconds - clock) / 1e3) for name, nanoseconds in times.items()}
 
 
 def percentiles(microseconds: np.ndarray) -> Latency:
@@ -94,7 +93,8 @@ def percentiles(microseconds: np.ndarray) -> Latency:
 
 
 def _timed(function: Callable[..., Any], arguments: Sequence[Any], calls: int) -> list[int]:
-    now, times = time.perf_counter_ns, []
+    now = time.perf_counter_ns
+    times = []
     for _ in range(calls):
         began = now()
         function(*arguments)

@@ -149,8 +149,8 @@ def jitter() -> dict[str, Any]:
 COUNT_MOVES = """seconds => new Promise(done => {
   const seen = new Set(), end = performance.now() + 1000 * seconds
   const look = () => {
-    for (const one of Object.values(window.__viserTestpoints?.uplots ?? {}))
-      seen.add(one.chart.data[0].at(-1))
+    for (const plot of Object.values(window.__viserTestpoints?.uplots ?? {}))
+      seen.add(plot.chart.data[0].at(-1))
     performance.now() < end ? setTimeout(look, 2) : done(seen.size / seconds)
   }
   look()

@@ -13,7 +13,7 @@ from typing import Any
 from delan.cli.app import keep_compiled
 from delan.cli.main import app
 
-# Events of JAX; the last one includes reading a program from the cache.
+# Events of JAX; the last includes reading a program from the cache.
 STEPS = {
     "tracing": "/jax/core/compile/jaxpr_trace_duration",
     "lowering": "/jax/core/compile/jaxpr_to_mlir_module_duration",

@@ -15,13 +15,22 @@ import numpy as np
 import pytest
 import typer
 
-from benchmarks import big_logs, instructions, official, online, throughput, timing
+from benchmarks import (
+    big_logs,
+    goldens,
+    instructions,
+    official,
+    online,
+    side_by_side,
+    throughput,
+    timing,
+)
 from benchmarks.exported import Program, build_programs
 from benchmarks.timing import Work, apart, latencies, percentiles, seconds_per_sample
 from delan.cli.main import app
 from delan.logs.reading import read_log
 from delan.models.feed_forward import FeedForwardNetwork
-from delan.robots.two_link import TWO_LINK
+from delan.robots.arms import TWO_LINK
 
 
 def test_percentiles_are_those_of_sorted_times() -> None:
@@ -94,6 +103,31 @@ def test_what_published_code_needs_is_told(
     told = capsys.readouterr().out
     assert "pip install torch" in told
     assert "pip install dm-haiku" in told
+
+
+def test_goldens_find_changed_facts_and_ignore_changed_sentences() -> None:
+    before = {"error": 1.0, "model": "chain", "text": "no friction shows", "rows": [[1.0, 2.0]]}
+    same = before | {"text": "no friction visible", "new": 3}
+    assert goldens.differences(before, same) == []
+    for name, value in (("error", 1.0 + 1e-9), ("model", "delan"), ("rows", [[1.0]])):
+        (line,) = goldens.differences(before, before | {name: value})
+        assert line.startswith(f".{name} ")
+    assert goldens.differences(before, {"error": 1.0}) != []
+
+
+def test_two_installations_take_turns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    calls = []
+
+    def seconds(python: str, words: list[str], cache: Path) -> float:
+        calls.append((python, words[1]))
+        return 3.0 if python == "other" else 2.0 + len(calls)
+
+    monkeypatch.setattr(side_by_side, "seconds", seconds)
+    logs = {"SMALL": tmp_path / "small.npz", "PANDA": tmp_path / "panda.npz"}
+    row = side_by_side.measure("chain", "other", 2, logs)
+    assert [python for python, _ in calls] == [sys.executable, "other", "other", sys.executable]
+    assert {log for _, log in calls} == {str(logs["SMALL"])}
+    assert row == {"seconds": 3.0, "other_seconds": 3.0, "ratio": 1.5}
 
 
 def test_growth_of_a_count_is_found() -> None:

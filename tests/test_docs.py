@@ -101,6 +101,6 @@ def test_the_picture_of_the_rooms_is_of_the_imports_as_they_are():
     drawing = module_from_spec(spec)
     spec.loader.exec_module(drawing)
     picture = (ROOT / "docs" / "_arrows.svg").read_text()
-    assert drawing.told(drawing.arrows()) in picture, (
+    assert drawing.described(drawing.arrows()) in picture, (
         "imports have changed: `make docs` draws the picture anew"
     )

@@ -1,4 +1,4 @@
-"""Data types shared by all subpackages: kinds of joints, shapes of arrays, choice of rows."""
+"""Data types shared by all subpackages: kinds of joints, shapes of arrays, choice and scaling."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from delan.errors import DataError
-from delan.joints import Joints, Recording
+from delan.joints import Joints, Recording, evenly_spaced, nonzero_scale
 from tests.support.members import pendulum
 
 MIXED = Joints.of(("revolute", "prismatic", "continuous"))
@@ -64,3 +64,23 @@ def test_a_dataset_of_shapes_that_do_not_match_is_refused(change, column, messag
     with pytest.raises(DataError, match=message) as caught:
         replace(pendulum(), **change)
     assert caught.value.column == column
+
+
+@pytest.mark.parametrize(("count", "most"), [(1, 5), (7, 7), (7, 20), (1000, 7), (3, 1)])
+def test_rows_are_evenly_spaced_and_within_the_data(count, most):
+    rows = evenly_spaced(count, most)
+    assert len(rows) == min(count, most)
+    assert rows[0] == 0
+    assert most == 1 or rows[-1] == count - 1
+    assert len(rows) < 3 or np.ptp(np.diff(rows)) <= 1
+
+
+def test_rows_agree_with_the_untrimmed_grid():
+    for count in range(1, 40):
+        for most in range(1, 80):
+            grid = np.unique(np.linspace(0, count - 1, most).astype(int))
+            np.testing.assert_array_equal(evenly_spaced(count, most), grid)
+
+
+def test_constant_columns_get_the_scale_one():
+    np.testing.assert_array_equal(nonzero_scale(np.array([0.0, 2.0, np.nan])), [1.0, 2.0, 1.0])

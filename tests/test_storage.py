@@ -24,7 +24,7 @@ from delan.models.feed_forward import FeedForwardNetwork
 from delan.models.friction import MotorPair
 from delan.models.model import Model, as_model
 from delan.models.rigid_body import RigidBody
-from delan.robots.two_link import TWO_LINK
+from delan.robots.arms import TWO_LINK
 from tests.support.members import MIXED, actuated, chain, feed_forward, network
 
 MODELS = {
@@ -129,7 +129,7 @@ def with_header(path: Path, edit) -> None:
         (lambda h: h["architecture"].update(width=10**9), "asks for an impossibly large network"),
         (
             lambda h: h["architecture"].update(width=6),
-            r"expected an array mechanics.trunk.layers.0.weight of shape \(6, 5\), found one of shape \(5, 5\)",
+            r"an array mechanics.trunk.layers.0.weight of shape \(6, 5\), found one of shape \(5, 5\)",
         ),
         (lambda h: h["joints"].update(kinds=["revolute"]), "got 3 joint names and 1 joint kinds"),
     ],
@@ -218,7 +218,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(
         ModelFileError,
-        match="cannot be written: No space left on device; give a path in a folder that exists and has room",
+        match="cannot be written: No space left on device; give a path in a folder that exists",
     ):
         storage.save(MODELS["one joint"](), path)
     assert path.read_bytes() == before

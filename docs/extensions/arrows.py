@@ -31,7 +31,7 @@ def arrows() -> set[tuple[str, str]]:
     return {(a, b) for a, b in found if not any(b in below[c] for c in below[a])}
 
 
-def told(found: set[tuple[str, str]]) -> str:
+def described(found: set[tuple[str, str]]) -> str:
     """The arrows in words, for whoever cannot see the picture."""
     return ", ".join(f"{a} imports {b}" for a, b in sorted(found))
 
@@ -77,7 +77,7 @@ def draw(path: Path) -> None:
     axes.set_axis_off()
     with plt.rc_context({"svg.hashsalt": "delan"}):  # the same names in every file
         figure.savefig(
-            path, bbox_inches="tight", metadata={"Date": None, "Description": told(arrows())}
+            path, bbox_inches="tight", metadata={"Date": None, "Description": described(arrows())}
         )
     plt.close(figure)
 

@@ -22,6 +22,8 @@ JOINT_COLOURS = ("#0b6e99", "#d9742b", "#3c8d5a", "#8a5fbf", "#c0392b", "#8c7a3d
 # Window of the running mean of a tracking error [s], and the least error that is drawn.
 ERROR_SECONDS = 0.25
 LEAST_ERROR = 1e-7
+# Gives text the same size in all figures of a page; 9.6 inches fill it.
+REM_PER_INCH = 6.2
 
 # Text stays text in an SVG, and a fixed salt gives the same file every time.
 STYLE: Any = {
@@ -62,6 +64,11 @@ def as_image(figure: Figure) -> str:
     with matplotlib.rc_context(STYLE):
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+def page_width(figure: Figure) -> str:
+    """Return the width of a figure in the style of an HTML image."""
+    return f"{REM_PER_INCH * figure.get_figwidth():.1f}rem"
 
 
 def truth_line(axes: Axes, x: Any, y: Any, label: str | None = None) -> None:

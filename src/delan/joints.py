@@ -17,10 +17,14 @@ JointKind = Literal["revolute", "continuous", "prismatic"]
 # 2019.
 COMPONENTS = ("inertial", "coriolis", "gravity")
 
+# Advice for arrays of different lengths, also for those of a log that is still being read.
 SHAPE_REMEDY = (
     "give one row per time stamp and one column per joint, "
     "or cut all arrays to the rows that they share"
 )
+
+# Fields with one row per time stamp, in the order in which tables show them.
+COLUMNS = ("t", "q", "qd", "qdd", "tau", "trajectory")
 
 
 class TorqueComponents(NamedTuple):
@@ -99,7 +103,7 @@ class Joints:
     @property
     def sliding(self) -> Bool[np.ndarray, " dof"]:
         """Mask of the prismatic joints."""
-        return np.array([kind == "prismatic" for kind in self.kinds])
+        return np.array(self.kinds) == "prismatic"
 
     @property
     def turning(self) -> Bool[np.ndarray, " dof"]:
@@ -109,7 +113,7 @@ class Joints:
     @property
     def continuous(self) -> Bool[np.ndarray, " dof"]:
         """Mask of the joints that turn without end stops."""
-        return np.array([kind == "continuous" for kind in self.kinds])
+        return np.array(self.kinds) == "continuous"
 
     @property
     def units(self) -> tuple[JointUnits, ...]:
@@ -118,8 +122,12 @@ class Joints:
 
     def pick(self, numbers: Sequence[int]) -> "Joints":
         """Return the joints at the given positions, in the given order."""
-        names = tuple(self.names[i] for i in numbers)
-        return Joints(names, tuple(self.kinds[i] for i in numbers))
+        names = []
+        kinds = []
+        for number in numbers:
+            names.append(self.names[number])
+            kinds.append(self.kinds[number])
+        return Joints(tuple(names), tuple(kinds))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -135,13 +143,12 @@ class JointLimits:
     torque: Float[np.ndarray, " dof"]
 
     def __post_init__(self) -> None:
-        shapes = {
-            name: np.shape(getattr(self, name)) for name in ("lower", "upper", "velocity", "torque")
-        }
-        if len(set(shapes.values())) > 1 or len(shapes["lower"]) != 1:
-            given = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        limits = (self.lower, self.upper, self.velocity, self.torque)
+        lower, upper, velocity, torque = map(np.shape, limits)
+        if len(lower) != 1 or not lower == upper == velocity == torque:
             raise SettingsError(
-                f"each limit needs one number per joint, shape (dof,); got the shapes {given}"
+                "each limit needs one number per joint, shape (dof,); got the shapes "
+                f"lower {lower}, upper {upper}, velocity {velocity}, torque {torque}"
             )
         # The test is for valid limits, not for invalid ones: comparisons with NaN are false.
         good = (self.lower <= self.upper) & (self.lower < np.inf) & (self.upper > -np.inf)
@@ -269,14 +276,12 @@ class Recording:
     excerpt: Excerpt | None = None
 
     def __post_init__(self) -> None:
-        _require_shapes(self, ("q", "qd", "qdd", "tau"))
+        _require_shapes(self)
 
     @property
     def columns(self) -> dict[str, np.ndarray]:
         """Every array with one row per time stamp, by its name; those of `truth` come last."""
-        names = ("t", "q", "qd", "qdd", "tau", "trajectory")
-        columns = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        return {**columns, **self.truth}
+        return _present(self, COLUMNS) | dict(self.truth)
 
     @property
     def nbytes(self) -> int:
@@ -291,7 +296,7 @@ class Recording:
 
     def rows(self, chosen: np.ndarray | slice) -> "Recording":
         """Return the rows of a boolean mask, an index array or a slice."""
-        return self.with_columns({name: values[chosen] for name, values in self.columns.items()})
+        return replace(self, **_chosen(self, COLUMNS, chosen))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -344,7 +349,7 @@ class Dataset:
     preparation: Preparation | None = None
 
     def __post_init__(self) -> None:
-        _require_shapes(self, ("q", "qd", "qdd", "tau"))
+        _require_shapes(self)
         if self.counted is not None and self.counted.shape != self.t.shape:
             problem = (
                 f"expected shape (time,) = {self.t.shape}, got {self.counted.shape}; "
@@ -370,16 +375,11 @@ class Dataset:
     def trajectories(self) -> tuple[int, ...]:
         """Trajectory labels in order of appearance."""
         labels, first = np.unique(self.trajectory, return_index=True)
-        return tuple(int(label) for label in labels[np.argsort(first)])
+        return tuple(labels[np.argsort(first)].tolist())
 
     def rows(self, chosen: np.ndarray | slice) -> "Dataset":
         """Return the samples of a boolean mask, an index array or a slice."""
-        names = ("t", "q", "qd", "qdd", "tau", "trajectory")
-        columns = {name: getattr(self, name)[chosen] for name in names}
-        if self.counted is not None:
-            columns["counted"] = self.counted[chosen]
-        truth = {name: values[chosen] for name, values in self.truth.items()}
-        return replace(self, **columns, truth=truth)
+        return replace(self, **_chosen(self, (*COLUMNS, "counted"), chosen))
 
     def select(self, trajectories: Sequence[int]) -> "Dataset":
         """Return the samples of whole trajectories, by label."""
@@ -391,7 +391,29 @@ class Dataset:
         return self.rows(np.isin(self.trajectory, list(trajectories)))
 
 
-def _require_shapes(data: Recording | Dataset, names: Sequence[str]) -> None:
+def _present(data: Recording | Dataset, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return the named columns that are not None."""
+    columns = {}
+    for name in names:
+        values = getattr(data, name)
+        if values is not None:
+            columns[name] = values
+    return columns
+
+
+def _chosen(
+    data: Recording | Dataset, names: Sequence[str], rows: np.ndarray | slice
+) -> dict[str, Any]:
+    """Return the fields of a recording or dataset that change with the choice of rows."""
+    fields: dict[str, Any] = {"truth": {}}
+    for name, values in _present(data, names).items():
+        fields[name] = values[rows]
+    for name, values in data.truth.items():
+        fields["truth"][name] = values[rows]
+    return fields
+
+
+def _require_shapes(data: Recording | Dataset) -> None:
     """Refuse arrays without one row per time stamp and one column per joint."""
     if data.t.ndim != 1 or len(data.t) == 0:
         problem = f"expected at least one time stamp in shape (time,), got {data.t.shape}"
@@ -406,18 +428,20 @@ def _require_shapes(data: Recording | Dataset, names: Sequence[str]) -> None:
         problem = f"unknown torque component {unknown[0]!r}; expected {', '.join(COMPONENTS)}"
         raise DataError(data.source, problem)
     expected = (len(data.t), data.joints.dof)
-    columns = {name: getattr(data, name) for name in names}
-    for name, column in {**columns, **data.truth}.items():
-        if column is not None and column.shape != expected:
+    columns = _present(data, ("q", "qd", "qdd", "tau")) | dict(data.truth)
+    for name, column in columns.items():
+        if column.shape != expected:
             problem = f"expected shape (time, dof) = {expected}, got {column.shape}; {SHAPE_REMEDY}"
             raise DataError(data.source, problem, column=name)
 
 
 def evenly_spaced(count: int, most: int) -> Int[np.ndarray, " rows"]:
     """Return at most `most` of the row numbers 0 … count − 1, evenly spaced, both ends included."""
+    # `unique` drops rows that rounding repeats.
     return np.unique(np.linspace(0, count - 1, min(most, count)).astype(int))
 
 
 def nonzero_scale(scale: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
     """Return the scale with 1 in place of zeros, so that constant columns can be divided by it."""
+    # A NaN is not above zero and becomes 1 as well.
     return np.where(scale > 0, scale, 1.0)

@@ -1,4 +1,4 @@
-"""One safe file for a model: a safetensors archive whose header says, in JSON, what the arrays mean.
+"""One safe file for a model: a safetensors archive with a JSON header that describes the arrays.
 
 The arrays of a model's trust stand under `trust.`, their sizes under `trust` in the header. Loading
 reads numbers and names and never runs code. Saving writes a temporary file and renames it, so that
@@ -25,10 +25,9 @@ from safetensors.numpy import save as to_bytes
 from .errors import DelanError, ModelError, ModelFileError
 from .joints import Joints
 from .models.chain import LagrangianChainSettings
-from .models.dynamics import Normalisation
 from .models.feed_forward import FeedForwardSettings
 from .models.friction import FrictionSettings, MotorPair
-from .models.model import Architecture, Blueprint, Model, as_model
+from .models.model import Blueprint, Model, as_model
 from .models.network import LagrangianNetworkSettings
 from .models.trust import Domain, Trust
 
@@ -48,6 +47,9 @@ KINDS: dict[str, type] = {
 }
 # The kind of mechanics with a network beside them; the kind of the mechanics stands under `known`.
 RESIDUAL = "residual"
+# A model file holds a sketch of the log that the model learned from (`delan.logs.excerpts`). From
+# this share of known rows on, a log counts as that one: 20 % are too many for chance.
+SEEN_SHARE = 0.2
 # Networks beyond these sizes come from damaged headers, not from fits.
 MOST_UNITS = 100_000
 MOST_LAYERS = 1_000
@@ -73,35 +75,39 @@ def save(model: Any, path: str | Path, *, provenance: Mapping[str, Any] | None =
 
 def _describe(model: Model) -> dict[str, Any]:
     """The structure of a model without its numbers."""
-    leading: Any = model.residual if model.mechanics is None else model.mechanics
-    normalised = model.residual or model.mechanics
-    numbers = getattr(normalised, "normalisation", None)  # a chain has none
-    kind = _kind_of(leading.settings)
-    header = {
-        "kind": kind,
+    leading: Any = model.mechanics or model.residual
+    kinds = {settings: name for name, settings in KINDS.items()}
+    header: dict[str, Any] = {
+        "kind": kinds[type(leading.settings)],
         "architecture": dataclasses.asdict(leading.settings),
-        "friction": None if model.friction is None else dataclasses.asdict(model.friction.settings),
-        "normalisation": None if numbers is None else _numbers(numbers),
+        "friction": None,
+        "normalisation": None,
     }
+    if model.friction is not None:
+        header["friction"] = dataclasses.asdict(model.friction.settings)
+    # A chain has no normalisation.
+    numbers = getattr(model.residual or model.mechanics, "normalisation", None)
+    if numbers is not None:
+        header["normalisation"] = {}
+        for field in dataclasses.fields(numbers):
+            values = np.asarray(getattr(numbers, field.name))
+            header["normalisation"][field.name] = values.tolist()
     if model.mechanics is not None and model.residual is not None:
-        header |= {"kind": RESIDUAL, "known": kind}
+        header |= {"kind": RESIDUAL, "known": header["kind"]}
         header["residual"] = dataclasses.asdict(model.residual.settings)
     return header
-
-
-def _kind_of(settings: Architecture) -> str:
-    return next(name for name, kind in KINDS.items() if type(settings) is kind)
 
 
 def _blueprint(header: Mapping[str, Any]) -> Blueprint:
     """The structure that a header describes."""
     joints = Joints(tuple(header["joints"]["names"]), tuple(header["joints"]["kinds"]))
     friction = _friction_settings(header.get("friction"))
-    with_residual = header["kind"] == RESIDUAL
-    kind = header["known"] if with_residual else header["kind"]
+    kind = header["kind"]
+    if kind == RESIDUAL:
+        kind = header["known"]
     settings = KINDS[kind](**_with_tuples(header["architecture"]))
     blueprint = Blueprint.named(joints, settings, friction)
-    if with_residual:
+    if header["kind"] == RESIDUAL:
         residual = FeedForwardSettings(**header["residual"])
         blueprint = dataclasses.replace(blueprint, residual=residual)
     for part in (blueprint.mechanics, blueprint.residual):
@@ -188,14 +194,11 @@ def _friction_settings(fields: Mapping[str, Any] | None) -> FrictionSettings | N
 
 def _with_tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
     """JSON has lists where settings have tuples."""
-    return {
-        name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
-    }
-
-
-def _numbers(record: Normalisation) -> dict[str, list[float]]:
-    names = [field.name for field in dataclasses.fields(record)]
-    return {name: np.asarray(getattr(record, name)).tolist() for name in names}
+    converted = dict(fields)
+    for name, value in fields.items():
+        if isinstance(value, list):
+            converted[name] = tuple(value)
+    return converted
 
 
 def _name(key_path: tuple[Any, ...]) -> str:
@@ -209,9 +212,7 @@ def arrays_of(tree: Any) -> dict[str, np.ndarray]:
 
 
 def with_arrays(tree: Any, arrays: Mapping[str, np.ndarray], path: str) -> Any:
-    """The module with each array replaced by the stored one, which must be there, of the same
-    shape, and finite.
-    """
+    """The module with the stored arrays, which must all be there, of the same shape, and finite."""
 
     def stored(key_path: tuple[Any, ...], leaf: Any) -> Any:
         if not isinstance(leaf, jax.Array | jax.ShapeDtypeStruct):
@@ -219,10 +220,11 @@ def with_arrays(tree: Any, arrays: Mapping[str, np.ndarray], path: str) -> Any:
         name = _name(key_path)
         array = arrays.get(name)
         if array is None or array.shape != leaf.shape:
-            found = "none" if array is None else f"one of shape {array.shape}"
-            raise ModelFileError(
-                path, f"expected an array {name} of shape {leaf.shape}, found {found}; save it anew"
-            )
+            present = "none"
+            if array is not None:
+                present = f"one of shape {array.shape}"
+            problem = f"expected an array {name} of shape {leaf.shape}, found {present}"
+            raise ModelFileError(path, f"{problem}; save it anew")
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise ModelFileError(
                 path, f"the array {name} holds a non-finite number; fit the model anew"
@@ -251,11 +253,9 @@ def write_arrays(
 
 
 def write_whole(path: str | Path, write: Callable[[Any], Any]) -> None:
-    """Let `write` fill a file beside `path`, then rename it to `path`: readers see the old file or
-    the new one.
-    """
+    """Let `write` fill a file beside `path` and rename it: readers see the old or the new file."""
     path = Path(path)
-    descriptor, aside = -1, ""
+    aside = ""
     try:
         descriptor, aside = tempfile.mkstemp(
             dir=path.parent, prefix=f".{path.name}.", suffix=".part"
@@ -264,11 +264,11 @@ def write_whole(path: str | Path, write: Callable[[Any], Any]) -> None:
             write(file)
             file.flush()
             os.fsync(file.fileno())
+        # mkstemp makes private files; a model is as readable as any other file. The mask can only
+        # be read by setting it.
         mask = os.umask(0)
         os.umask(mask)
-        os.chmod(
-            aside, 0o666 & ~mask
-        )  # mkstemp makes private files; a model is as readable as any other file
+        os.chmod(aside, 0o666 & ~mask)
         os.replace(aside, path)
     except OSError as error:
         problem = (
@@ -285,38 +285,42 @@ def read_arrays(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], dic
     source = str(path)
     if not os.path.isfile(path):  # unlike that of a Path, false for names that no file can have
         raise ModelFileError(source, "no such file; check the path")
+    foreign = f"is no {kind.removeprefix('delan-')} file of delan; give a file that `delan` wrote"
     begun = _begins(path)
+    arrays = {}
     try:
         with safe_open(source, framework="numpy") as file:
             text = (file.metadata() or {}).get("delan")
             if text is None:
-                raise ModelFileError(source, f"is {_foreign(kind)}; give a file that `delan` wrote")
+                raise ModelFileError(source, foreign)
             header = json.loads(text)
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dict)
+            for name in file.keys():  # noqa: SIM118 (it is no dict)
+                arrays[name] = file.get_tensor(name)
     except ModelFileError:
         raise
     except (SafetensorError, OSError, ValueError, TypeError):
-        problem = f"is {_foreign(kind)}; give a file that `delan` wrote"
+        problem = foreign
         if begun:
             problem = "was cut off or damaged; copy it again, or write it anew"
         raise ModelFileError(source, problem) from None
     if not isinstance(header, dict) or header.get("format") != kind:
-        found = header.get("format") if isinstance(header, dict) else header
+        present = header
+        if isinstance(header, dict):
+            present = header.get("format")
         raise ModelFileError(
-            source, f"expected a {kind} file, found {found!r}; give a file that delan wrote"
+            source, f"expected a {kind} file, found {present!r}; give a file that delan wrote"
         )
     if header.get("format_version") != FORMAT_VERSION:
-        problem = f"its format version is {header.get('format_version')}, this delan reads {FORMAT_VERSION}; update delan"
+        problem = (
+            f"its format version is {header.get('format_version')}, this delan reads "
+            f"{FORMAT_VERSION}; update delan"
+        )
         raise ModelFileError(source, problem)
     if header.get("checksum") != _checksum(arrays):
         raise ModelFileError(
             source, "its numbers do not match its checksum; the file is damaged, save it anew"
         )
     return arrays, header
-
-
-def _foreign(kind: str) -> str:
-    return f"no {kind.removeprefix('delan-')} file of delan"
 
 
 def _begins(path: str | Path) -> bool:

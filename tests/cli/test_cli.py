@@ -22,7 +22,7 @@ from delan.cli import terminal
 from delan.cli.main import app
 from delan.joints import Dataset, Joints
 from delan.motions.letters import LETTERS
-from delan.robots.barrett_wam import WAM4
+from delan.robots.arms import WAM4
 from delan.robots.mujoco_robot import MujocoRobot
 from delan.solvers.settings import HistoryRow, Progress
 from tests.support.members import pendulum
@@ -88,29 +88,29 @@ def test_help_comes_without_the_heavy_libraries():
     assert all(command in shown.stdout for command in ("demo", "fit", "evaluate"))
 
 
-def test_fit_tells_json_on_stdout_alone(folder):
-    told = json.loads((folder / "fit.json").read_text())
+def test_fit_prints_json_on_stdout_alone(folder):
+    payload = json.loads((folder / "fit.json").read_text())
     for quantity in ("torque", "inertial", "coriolis", "gravity"):
-        assert set(told[quantity]) == {"mse", "mse_sum", "rmse", "nmse", "nmse_mean", "r2"}
-        assert len(told[quantity]["mse"]) == 1
-    assert told["torque"]["nmse_mean"] < 1e-4
-    assert told["scored_on"] == "test"
-    assert told["seconds"] > 0
-    assert told["optimizer"] == "lm"
-    assert not told["interrupted"]
+        assert set(payload[quantity]) == {"mse", "mse_sum", "rmse", "nmse", "nmse_mean", "r2"}
+        assert len(payload[quantity]["mse"]) == 1
+    assert payload["torque"]["nmse_mean"] < 1e-4
+    assert payload["scored_on"] == "test"
+    assert payload["seconds"] > 0
+    assert payload["optimizer"] == "lm"
+    assert not payload["interrupted"]
 
 
 def test_evaluate_repeats_the_scores_of_the_fit(folder):
-    told = json.loads((folder / "fit.json").read_text())
+    payload = json.loads((folder / "fit.json").read_text())
     again = json.loads(run("evaluate", "arm.delan", "other.npz", "--json", cwd=folder).stdout)
-    assert again["torque"] == told["torque"]
-    assert again["gravity"] == told["gravity"]
+    assert again["torque"] == payload["torque"]
+    assert again["gravity"] == payload["gravity"]
 
 
 def test_the_model_file_remembers_its_making(folder):
     header = storage.read_header(folder / "arm.delan")
-    told = json.loads((folder / "fit.json").read_text())
-    assert header["scores"]["test"]["torque"] == told["torque"]
+    payload = json.loads((folder / "fit.json").read_text())
+    assert header["scores"]["test"]["torque"] == payload["torque"]
     assert header["fit"]["settings"]["epochs"] == 30
     assert header["log"] == "arm.npz"
 
@@ -207,7 +207,7 @@ def test_a_check_of_a_folder_names_every_file_that_cannot_be_read(folder, tmp_pa
 )
 def test_what_stands_beside_a_bar_fits_the_terminal(wide, words):
     now = Progress(HistoryRow("lm", 5, 10.0, 1e-3, 2e-3), 2e-3, 400.0, 0.25)
-    shown = terminal.told(now, wide=wide)
+    shown = terminal.progress_text(now, wide=wide)
     assert shown.startswith(words)
     assert shown.endswith("400 samples/s") == wide
 
@@ -248,7 +248,7 @@ same.
 """
 
 
-def test_ctrl_c_saves_the_best_model_and_resume_goes_on(folder):
+def test_ctrl_c_saves_the_best_model_and_resume_continues(folder):
     """A fit of far too many epochs, stopped from outside once it has kept a checkpoint."""
     fit = [
         *FIT,
@@ -309,7 +309,7 @@ def test_a_resume_without_checkpoint_says_so(folder):
     assert "there is no checkpoint fresh.delan.checkpoint; starting anew" in shown.stderr
 
 
-def test_the_version_is_told(folder):
+def test_the_version_is_printed(folder):
     shown = run("--version", cwd=folder)
     assert shown.stdout.startswith("delan 0.")
 

@@ -1,6 +1,4 @@
-"""What a person is told of a fitted chain: its geometry, the links that data tell, a picture, and a
-URDF.
-"""
+"""The description of a fitted chain: its geometry, identifiable links, a picture, and a URDF."""
 
 import json
 from dataclasses import replace
@@ -31,7 +29,7 @@ from delan.models.network import LagrangianNetwork
 from delan.models.rigid_body import LINK_PARAMETERS, RigidBody
 from delan.report.arm_figure import draw_skeleton, laid_over
 from delan.robots import from_urdf
-from delan.robots.barrett_wam import DRIVE_INERTIA, WAM7
+from delan.robots.arms import DRIVE_INERTIA, WAM7
 from delan.robots.robot_files import urdf_of
 from tests.support.members import chain
 from tests.support.random_arms import random_arm, rigid
@@ -85,7 +83,7 @@ def described(folder: Path, name: str, *options: object) -> Any:
     return CliRunner().invoke(app, ["describe", str(folder / name), *map(str, options)])
 
 
-def told(folder: Path, name: str, *options: object) -> dict[str, Any]:
+def payload_of(folder: Path, name: str, *options: object) -> dict[str, Any]:
     shown = described(folder, name, "--json", *options)
     assert shown.exit_code == 0, shown.output
     return json.loads(shown.stdout)
@@ -116,7 +114,7 @@ def test_the_table_shows_the_wam_as_it_was_drawn(folder):
 
 
 def test_a_script_gets_all_of_it(folder, tmp_path):
-    found = told(
+    found = payload_of(
         folder, "wam.delan", "--plot", tmp_path / "arm.png", "--out", tmp_path / "arm.urdf"
     )
     assert found.keys() == {
@@ -136,8 +134,8 @@ def test_a_script_gets_all_of_it(folder, tmp_path):
     assert found["friction"] is None
 
 
-def test_friction_is_told_by_motor(folder):
-    found = told(folder, "rubbing.delan")["friction"]
+def test_friction_is_shown_by_motor(folder):
+    found = payload_of(folder, "rubbing.delan")["friction"]
     assert found["motors"][-1] == "wrist_yaw + 0.6 wrist_pitch"
     assert list(found["weights"]) == list(TERMS)
     np.testing.assert_allclose(found["weights"]["viscous"], np.arange(8, 16) / 10)
@@ -160,7 +158,7 @@ def test_stops_are_explained_and_those_of_zero_left_out(tmp_path):
     assert "A stop is friction that remembers the way" in shown
 
 
-def test_what_a_fit_left_in_the_file_is_told(folder):
+def test_what_a_fit_left_in_the_file_is_shown(folder):
     provenance = {
         "scores": {"validation": {"torque": {"nmse_mean": 2e-9, "rmse": [0.1] * 7}}},
         "seed": [0, 7],
@@ -172,10 +170,10 @@ def test_what_a_fit_left_in_the_file_is_told(folder):
     assert "Learned from arm.npz, 400 samples in 12 s, seed [0, 7]." in text
     assert "2.00e-09 on validation" in text
     assert "Written by delan" in text
-    assert all(one["error"] > 0 for one in told(folder, "fitted.delan")["links"]["alone"])
+    assert all(one["error"] > 0 for one in payload_of(folder, "fitted.delan")["links"]["alone"])
 
 
-def test_what_is_told_alone_is_the_wams_own():
+def test_what_is_identified_alone_is_the_wams_own():
     """The plain frames of these joints are those of the URDF but for quarter turns about the axes."""
     true = dict(zip(WAM7.joints.names, wam().parameters, strict=True))
     alone = {
@@ -200,7 +198,7 @@ def test_what_is_told_alone_is_the_wams_own():
 
 @pytest.mark.parametrize("name", arms())
 def test_nothing_is_claimed_that_other_links_could_make_up(name):
-    """A number is told alone if, and only if, torques give it: then it is a combination of the
+    """A number is identified alone if, and only if, torques give it: then it is a combination of the
     regressor's rows.
     """
     model = from_rigid_body(arms()[name])
@@ -407,8 +405,8 @@ def test_joints_in_one_place_share_a_label_and_labels_do_not_overlap(name):
     figure = draw_skeleton(learned_arm(from_rigid_body(body)))
     figure.draw_without_rendering()
     names = [text for text in figure.axes[0].texts if text.get_text() not in ("", "gravity")]
-    told = sorted(name for text in names for name in text.get_text().split("\n"))
-    assert told == sorted(body.joints.names)
+    labelled = sorted(name for text in names for name in text.get_text().split("\n"))
+    assert labelled == sorted(body.joints.names)
     boxes = [Text.get_window_extent(text) for text in names]  # without the line to the joint
     if name == "wam":
         assert {text.get_text() for text in names} == {
@@ -449,7 +447,7 @@ def test_a_network_has_no_geometry(folder, tmp_path, name, kind):
     shown = described(folder, f"{name}.delan")
     assert shown.exit_code == 0
     assert "It has no geometry to show" in shown.stdout
-    assert told(folder, f"{name}.delan")["geometry"] is None
+    assert payload_of(folder, f"{name}.delan")["geometry"] is None
     for option in ("--plot", "--out"):
         refused = described(
             folder,
@@ -469,7 +467,7 @@ def test_a_chain_that_is_no_rigid_arm_says_so(folder, tmp_path):
     shown = described(folder, "bent.delan")
     assert shown.exit_code == 0
     assert "Note: the frame of joint2 is" in shown.stdout
-    assert told(folder, "bent.delan")["links"] is None
+    assert payload_of(folder, "bent.delan")["links"] is None
     assert described(folder, "bent.delan", "--plot", tmp_path / "bent.png").exit_code == 0
     refused = described(
         folder, "bent.delan", "--out", tmp_path / "bent.urdf", "--plot", tmp_path / "bent.png"
@@ -519,10 +517,10 @@ def provenance(rmse: float, dof: int = 2) -> dict[str, Any]:
     return {"scores": scores, "fit": {"samples": 400, "seconds": 1.0}}
 
 
-def test_axes_that_torques_cannot_tell_from_parallel_ones_are_told_parallel(folder, tmp_path):
+def test_axes_that_torques_cannot_tell_from_parallel_ones_are_shown_parallel(folder, tmp_path):
     skew = from_rigid_body(planar(0.02))
     storage.save(skew, folder / "skew.delan", provenance=provenance(0.05))
-    found = told(folder, "skew.delan", "--out", tmp_path / "arm.urdf")
+    found = payload_of(folder, "skew.delan", "--out", tmp_path / "arm.urdf")
     elbow = found["geometry"]["axes"][1]
     assert elbow["twist"] == pytest.approx(0, abs=1e-6)
     assert elbow["twist_error"] == pytest.approx(np.degrees(0.02), rel=1e-6)
@@ -538,12 +536,12 @@ def test_axes_that_torques_cannot_tell_from_parallel_ones_are_told_parallel(fold
         )
     shown = described(folder, "skew.delan").stdout
     assert "0.0 ±1" in shown
-    assert "they are told as parallel" in " ".join(shown.split())
+    assert "they are shown as parallel" in " ".join(shown.split())
 
 
 def test_axes_that_a_good_fit_tells_from_parallel_ones_stay_as_they_are(folder):
     storage.save(from_rigid_body(planar(0.02)), folder / "sharp.delan", provenance=provenance(1e-6))
-    found = told(folder, "sharp.delan")
+    found = payload_of(folder, "sharp.delan")
     elbow = found["geometry"]["axes"][1]
     assert elbow["twist"] == pytest.approx(np.degrees(0.02), rel=1e-6)
     assert 0 < elbow["twist_error"] < 0.1
@@ -565,7 +563,7 @@ def test_the_doubt_in_axes_grows_with_the_error():
                 assert getattr(two, name) == pytest.approx(2 * error, rel=1e-4)
 
 
-def test_a_length_that_no_joint_feels_is_not_told():
+def test_a_length_that_no_joint_feels_is_unknown():
     """Parallel axes without gravity: only products of lengths and masses move the joints."""
     floating = RigidBody.from_bodies(planar(0.0).bodies, gravity=(0.0, 0.0, 0.0))
     found = identifiable_axes(from_rigid_body(floating), rmse=np.full(2, 0.01), samples=100)
@@ -573,7 +571,7 @@ def test_a_length_that_no_joint_feels_is_not_told():
     assert not found.flat
 
 
-def test_a_centre_of_mass_far_outside_of_the_arm_is_told_of(folder, tmp_path):
+def test_a_centre_of_mass_far_outside_of_the_arm_is_reported(folder, tmp_path):
     body = planar(0.0)
     far = [body.bodies[0], replace(body.bodies[1], centre=np.array([0.2, 0.0, 8.0]))]
     storage.save(

@@ -16,14 +16,14 @@ from typer.testing import CliRunner, Result
 
 import delan.learning.fit
 from delan import storage
-from delan.cli.evaluate_command import with_kinds_of
+from delan.cli.log_options import with_kinds_of
 from delan.cli.main import app
 from delan.joints import Joints, Recording
 from delan.learning.fit import Fit
 from delan.learning.fit_settings import FitSettings, fit_options
 from delan.models.geometry import from_rigid_body
 from delan.models.rigid_body import RigidBody
-from delan.robots.two_link import TWO_LINK
+from delan.robots.arms import TWO_LINK
 from tests.cli.test_cli import LISTENING
 from tests.support.random_arms import random_arm, swung
 from tests.support.simulated_logs import known_fit, recorded, write
@@ -75,22 +75,22 @@ def contest(known, monkeypatch) -> dict[str, Any]:
     return asked
 
 
-def test_the_chosen_model_is_written_told_and_scored_again_as_it_was(folder, contest):
+def test_the_chosen_model_is_written_reported_and_scored_again_as_it_was(folder, contest):
     out = folder / "arm.delan"
     shown = delan_(
         "fit", folder / "arm.npz", "--test", folder / "other.npz", "-o", out, "--json", "--seed", 3
     )
     assert shown.exit_code == 0, shown.output
-    told = json.loads(shown.stdout)
-    assert told["chosen"] == "chain"
-    assert told["decision"] == "deploy"
-    assert set(told["models"]) == {"chain", "identified", "feedforward", "constant"}
-    assert told["torque"]["nmse_mean"] == told["models"]["chain"]["test"]["nmse_mean"] < 0.01
-    assert len(told["models"]["constant"]["validation"]["nmse"]) == 2
-    assert told["scored_on"] == "test"
-    assert told["preparation"]["cutoff"] == 10
-    assert told["preparation"]["done"]["acceleration"] == "differentiated"
-    assert {"kind", "severity", "why", "remedy"} <= set(told["findings"][0])
+    payload = json.loads(shown.stdout)
+    assert payload["chosen"] == "chain"
+    assert payload["decision"] == "deploy"
+    assert set(payload["models"]) == {"chain", "identified", "feedforward", "constant"}
+    assert payload["torque"]["nmse_mean"] == payload["models"]["chain"]["test"]["nmse_mean"] < 0.01
+    assert len(payload["models"]["constant"]["validation"]["nmse"]) == 2
+    assert payload["scored_on"] == "test"
+    assert payload["preparation"]["cutoff"] == 10
+    assert payload["preparation"]["done"]["acceleration"] == "differentiated"
+    assert {"kind", "severity", "why", "remedy"} <= set(payload["findings"][0])
     assert {
         "seconds",
         "validation",
@@ -100,20 +100,24 @@ def test_the_chosen_model_is_written_told_and_scored_again_as_it_was(folder, con
         "events",
         "friction",
         "doubtful",
-    } <= set(told)
-    assert (told["model"], told["report"], told["seed"]) == (str(out), str(folder / "arm.html"), 3)
-    assert not told["interrupted"]
-    assert told["more_data"]["next"]["joint"] == "elbow"
-    assert told["coverage"] is None
+    } <= set(payload)
+    assert (payload["model"], payload["report"], payload["seed"]) == (
+        str(out),
+        str(folder / "arm.html"),
+        3,
+    )
+    assert not payload["interrupted"]
+    assert payload["more_data"]["next"]["joint"] == "elbow"
+    assert payload["coverage"] is None
     assert len((folder / "arm.html").read_text()) < 3_000_000
     header = storage.read_header(out)
     assert header["preparation"]["cutoff"] == 10
-    assert header["scores"]["test"]["torque"] == told["torque"]
+    assert header["scores"]["test"]["torque"] == payload["torque"]
     again = json.loads(delan_("evaluate", out, folder / "other.npz", "--json").stdout)
-    assert again["torque"]["nmse"] == pytest.approx(told["torque"]["nmse"], rel=1e-6)
+    assert again["torque"]["nmse"] == pytest.approx(payload["torque"]["nmse"], rel=1e-6)
 
 
-def test_nothing_typed_means_auto_and_each_step_is_told(folder, contest, monkeypatch):
+def test_nothing_typed_means_auto_and_each_step_is_printed(folder, contest, monkeypatch):
     monkeypatch.chdir(folder)
     shown = delan_("fit", "arm.npz", "--report", "page.html")
     assert shown.exit_code == 0, shown.output
@@ -302,9 +306,9 @@ def test_ctrl_c_ends_a_real_contest_with_a_model(folder):
         finally:
             process.kill()
     assert process.returncode == 130, stderr
-    told = json.loads(stdout)
-    assert told["interrupted"]
-    assert told["chosen"] == "feedforward"
+    payload = json.loads(stdout)
+    assert payload["interrupted"]
+    assert payload["chosen"] == "feedforward"
     assert storage.read_header(folder / "real.delan")["preparation"]["cutoff"] == 10
 
 
@@ -341,7 +345,7 @@ def test_kinds_that_a_log_names_are_kept():
     assert with_kinds_of(Joints.of(("prismatic", "revolute")), recording).joints == named
 
 
-def test_positions_that_look_like_degrees_are_told_at_once(folder, contest):
+def test_positions_that_look_like_degrees_are_reported_at_once(folder, contest):
     recording = recorded(TWO_LINK)
     assert recording.qd is not None
     write(

@@ -54,25 +54,25 @@ def test_numbers_for_scripts_and_nothing_else(tmp_path):
         f"{tmp_path}",
     )
     assert shown.exit_code == 0, shown.output
-    told = json.loads(shown.stdout)
-    assert set(told["loop"]) >= KEYS
-    assert set(told["loop"]["lateness_us"]) == {"p50", "p99", "max"}
+    payload = json.loads(shown.stdout)
+    assert set(payload["loop"]) >= KEYS
+    assert set(payload["loop"]["lateness_us"]) == {"p50", "p99", "max"}
     for part in ("train", "test"):
-        assert told["tracking"][part]["mse_sum"] == pytest.approx(
-            sum(told["tracking"][part]["mse"])
+        assert payload["tracking"][part]["mse_sum"] == pytest.approx(
+            sum(payload["tracking"][part]["mse"])
         )
-    assert told["first_model_seconds"] is None
+    assert payload["first_model_seconds"] is None
     assert {path.name for path in tmp_path.iterdir()} == {
         "recording.run",
         "tracking.png",
         "letters.png",
     }
-    assert f"{tmp_path / 'recording.run'}" in told["files"]
-    assert len(delan.read_log(tmp_path / "recording.run").t) == told["loop"]["periods"]
+    assert f"{tmp_path / 'recording.run'}" in payload["files"]
+    assert len(delan.read_log(tmp_path / "recording.run").t) == payload["loop"]["periods"]
 
 
 @pytest.mark.slow
-def test_speeds_are_told_one_by_one_and_together(tmp_path):
+def test_speeds_are_reported_each_and_together(tmp_path):
     shown = online("wam4", "--model", "true", "--test-speeds", "1,2", "-o", f"{tmp_path}")
     assert shown.exit_code == 0, shown.output
     for name in ("train", "test", "1x", "2x"):
@@ -110,7 +110,7 @@ def test_impossible_wishes_are_refused(words, message, tmp_path):
     assert message in " ".join(shown.output.split())
 
 
-def test_what_fails_in_the_last_rows_of_a_recording_is_told(tmp_path, monkeypatch, capsys):
+def test_what_fails_in_the_last_rows_of_a_recording_is_reported(tmp_path, monkeypatch, capsys):
     def full(*_: Any) -> bytes:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -134,10 +134,11 @@ def test_the_recording_is_complete_before_the_learner_ends(tmp_path, monkeypatch
             super().close(patience=patience)
             written.append(learner.closed)
 
+    real_add = session_module.Session.add
+
     def add(session: session_module.Session, name: str, feed_forward: Any) -> Any:
-        driver = session_module.Driver(feed_forward, learner)
-        session.drivers[name] = driver
-        return driver
+        session.rigs[name] = replace(real_add(session, name, feed_forward), learner=learner)
+        return session.rigs[name]
 
     monkeypatch.setattr(session_module, "Recorder", Kept)
     monkeypatch.setattr(session_module.Session, "add", add)
@@ -146,7 +147,7 @@ def test_the_recording_is_complete_before_the_learner_ends(tmp_path, monkeypatch
     assert (written, learner.closed) == ([0], 1)
 
 
-def test_a_run_that_ends_on_the_way_to_a_test_is_told_whole(capsys):
+def test_a_run_that_ends_on_the_way_to_a_test_is_reported_whole(capsys):
     stop = threading.Event()
     outcome = run_online(
         replace(PLAIN, test="v"),

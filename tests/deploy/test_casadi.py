@@ -11,9 +11,8 @@ from typer.testing import CliRunner
 
 import delan
 from delan.cli.main import app
-from delan.deploy.casadi_export import casadi_functions, export_casadi
-from delan.deploy.casadi_symbols import symbolic
-from delan.deploy.functions import functions_of
+from delan.deploy.artifact import functions_of
+from delan.deploy.casadi_export import casadi_functions, export_casadi, symbolic
 from delan.deploy.layout import ExportSettings
 from delan.errors import ModelError, SettingsError
 from delan.joints import Joints
@@ -107,10 +106,10 @@ def test_slopes_are_those_of_jax(name):
 
 def test_what_is_written_is_read_back(tmp_path):
     model = MODELS["feed-forward"]()
-    told = export_casadi(model, tmp_path / "arm", story={"log": "monday.csv"})
+    result = export_casadi(model, tmp_path / "arm", story={"log": "monday.csv"})
     assert (
         json.loads((tmp_path / "arm" / "model.json").read_text())["casadi"]
-        == told["casadi"]
+        == result["casadi"]
         == casadi.__version__
     )
     read = casadi.Function.load(str(tmp_path / "arm" / "inverse_dynamics.casadi"))
@@ -146,7 +145,7 @@ def test_without_casadi_it_says_how_to_get_it(monkeypatch):
 
 def test_the_command_writes_it(tmp_path):
     delan.save(MODELS["feed-forward"](), tmp_path / "arm.delan")
-    told = CliRunner().invoke(app, ["export", str(tmp_path / "arm.delan"), "--format", "casadi"])
-    assert told.exit_code == 0, told.output
-    assert "Functions: inverse_dynamics in" in told.stdout
+    result = CliRunner().invoke(app, ["export", str(tmp_path / "arm.delan"), "--format", "casadi"])
+    assert result.exit_code == 0, result.output
+    assert "Functions: inverse_dynamics in" in result.stdout
     assert (tmp_path / "arm_casadi" / "inverse_dynamics.casadi").stat().st_size > 1000

@@ -1,4 +1,4 @@
-"""Models as C code against the same models in JAX, in both precisions and under strict compilers."""
+"""Models as C code against the same models in JAX, in both precisions, by strict compilers."""
 
 import ctypes
 import errno
@@ -94,14 +94,14 @@ def far(got, wanted) -> float:
 @eqx.filter_jit
 def said(model, q, qd, push) -> dict:
     """All that a model says of states."""
-    told = {"inverse": jax.vmap(model.inverse_dynamics)(q, qd, push)}
+    result = {"inverse": jax.vmap(model.inverse_dynamics)(q, qd, push)}
     if model.promises.mechanics:
-        told["forward"] = jax.vmap(model.forward_dynamics)(q, qd, push)
-        told["inertia"] = jax.vmap(model.mass_matrix)(q)
-        told["parts"] = jnp.stack(jax.vmap(model.components)(q, qd, push), axis=1)
+        result["forward"] = jax.vmap(model.forward_dynamics)(q, qd, push)
+        result["inertia"] = jax.vmap(model.mass_matrix)(q)
+        result["parts"] = jnp.stack(jax.vmap(model.components)(q, qd, push), axis=1)
         if model.promises.energy:
-            told["energy"] = jnp.stack(jax.vmap(model.energy)(q, qd), axis=1)
-    return told
+            result["energy"] = jnp.stack(jax.vmap(model.energy)(q, qd), axis=1)
+    return result
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "network, 30 joints"])
@@ -581,9 +581,11 @@ def test_the_command_writes_code_that_runs(tmp_path):
     model = with_motors(trained(MIXED))
     scores = {"test": {"torque": {"nmse": [0.1, 0.02, 3e-5]}}, "other": {}}
     delan.save(model, tmp_path / "my-arm.delan", provenance={"log": "monday.csv", "scores": scores})
-    told = CliRunner().invoke(app, ["export", str(tmp_path / "my-arm.delan"), "--json", "--double"])
-    assert told.exit_code == 0, told.output
-    answer = json.loads(told.stdout)
+    result = CliRunner().invoke(
+        app, ["export", str(tmp_path / "my-arm.delan"), "--json", "--double"]
+    )
+    assert result.exit_code == 0, result.output
+    answer = json.loads(result.stdout)
     folder = Path(answer["folder"])
     assert folder == tmp_path / "my-arm_c"
     header = (folder / "my_arm.h").read_text()
@@ -614,7 +616,8 @@ def test_the_example_gives_no_torque_that_it_cannot_trust(tmp_path, away, torque
         #include "arm.h"
         #include <math.h>
         double arm_in_domain(const double *q, const double *qd) {{ return {away}; }}
-        void arm_inverse_dynamics(const arm_state *m, const double *q, const double *qd, const double *qdd, double *tau)
+        void arm_inverse_dynamics(const arm_state *m, const double *q, const double *qd,
+                                  const double *qdd, double *tau)
         {{ for (int i = 0; i < 3; i++) tau[i] = {torque}; }}"""
     )
     subprocess.run(
@@ -629,9 +632,9 @@ def test_the_example_gives_no_torque_that_it_cannot_trust(tmp_path, away, torque
 )
 def test_the_command_says_that_a_model_remembers(tmp_path, model, remembers):
     delan.save(model, tmp_path / "arm.delan")
-    told = CliRunner().invoke(app, ["export", str(tmp_path / "arm.delan")])
-    assert told.exit_code == 0, told.output
-    assert ("arm_state_update in every period" in told.stdout) == remembers
+    result = CliRunner().invoke(app, ["export", str(tmp_path / "arm.delan")])
+    assert result.exit_code == 0, result.output
+    assert ("arm_state_update in every period" in result.stdout) == remembers
 
 
 @pytest.mark.skipif(shutil.which("cmake") is None, reason="there is no CMake here")
@@ -649,10 +652,10 @@ def test_cmake_builds_it(tmp_path):
 def test_only_libm_is_needed(tmp_path):
     export(MODELS["network, 7 joints"](), tmp_path, ExportSettings("my_arm"))
     subprocess.run(["gcc", "-std=c99", "-O2", "-c", "my_arm.c"], cwd=tmp_path, check=True)
-    told = subprocess.run(
+    result = subprocess.run(
         ["nm", "-u", "my_arm.o"], cwd=tmp_path, capture_output=True, text=True, check=True
     ).stdout
-    needed = {line.split()[-1] for line in told.splitlines() if line.strip()}
+    needed = {line.split()[-1] for line in result.splitlines() if line.strip()}
     assert needed <= {
         "cosf",
         "sinf",

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from delan import storage
 from delan.cli.main import app
-from delan.deploy.certificate import CURES, Certificate, unseen_motion
+from delan.deploy.certificate import CHECKS, Certificate, unseen_motion
 from delan.deploy.compiler import find_compiler
 from delan.deploy.gate import GateSettings, _Examiner, examine
 from delan.deploy.workspace import Workspace, limits_of_urdf, read_limits
@@ -34,7 +34,7 @@ from delan.models.network import LagrangianNetwork, LagrangianNetworkSettings
 from delan.models.rigid_body import RigidBody
 from delan.models.trust import Trust
 from delan.motions.cosines import cosines
-from delan.robots.two_link import TWO_LINK
+from delan.robots.arms import TWO_LINK
 from tests.support.members import trust_in
 from tests.support.simulated_logs import recorded
 
@@ -42,8 +42,7 @@ pytestmark = pytest.mark.skipif(find_compiler() is None, reason="there is no C c
 
 FRICTION = Friction.known(
     TWO_LINK.joints,
-    viscous=np.array([0.4, 0.1]),
-    stribeck=np.array([0.6, 0.2]),
+    {"viscous": np.array([0.4, 0.1]), "stribeck": np.array([0.6, 0.2])},
     stribeck_speed=0.01,
 )
 FEW = GateSettings(states=500, ascents=3)
@@ -280,25 +279,26 @@ def test_every_check_says_what_to_do():
         TWO_LINK.joints, FeedForwardSettings(width=8), key=jax.random.key(0)
     )
     found = (examine(one, TWO_LINK.limits, motions(20, 21), FEW) for one in (sound(), network))
-    told = {check.name: check.cure for certificate in found for check in certificate.checks}
-    told["unseen motion"] = unseen_motion(1.0).cure
-    assert told.keys() == CURES.keys()
-    assert all(told.values())
+    result = {check.name: check.cure for certificate in found for check in certificate.checks}
+    result["unseen motion"] = unseen_motion(1.0).cure
+    assert result.keys() == CHECKS.keys()
+    assert all(result.values())
 
 
 def test_the_code_of_a_refused_model_does_not_say_deploy(files, monkeypatch):
     """What the fit found best is no leave to drive."""
     monkeypatch.chdir(files)
     scores = {"test": {"torque": {"nmse": [0.0123, 0.5], "nmse_mean": 0.25, "rmse": [0.1, 0.1]}}}
-    said = {"verdict": "Deploy the chain: on the test motion its nMSE is 0.25.", "scores": scores}
-    storage.save(sound(), files / "doubted.delan", provenance=said)
+    said = {"verdict": "Deploy the chain: on the test motion its nMSE is 0.25."}
+    provenance = said | {"name": "chain", "decision": "doubtful", "scores": scores}
+    storage.save(sound(), files / "doubted.delan", provenance=provenance)
     (files / "weak.toml").write_text("torque = 0.5\n")
     assert ran("gate", "doubted.delan", "--log", "log.npz", "--limits", "weak.toml").exit_code == 1
     ran("export", "doubted.delan", "-o", "doubted")
     header = (files / "doubted" / "doubted.h").read_text()
     assert "gate: refused: gravity torque" in header
     assert "Deploy" not in header
-    assert "the fit said: the chain: on the test motion its nMSE is 0.25." in header
+    assert "chosen by the fit: chain, with doubts" in header
     assert "torque nMSE per joint on test: 0.012, 0.5" in header
 
 
@@ -308,11 +308,11 @@ def test_the_command_keeps_a_certificate_that_the_code_carries(files, monkeypatc
     assert "never examined" in never.output
     assert "never examined" in (files / "before" / "arm.h").read_text()
     result = ran("gate", "arm.delan", "--log", "log.npz", "--limits", "limits.toml", "--json")
-    told = json.loads(result.stdout)
+    payload = json.loads(result.stdout)
     assert result.exit_code == 0
-    assert told["passed"]
-    assert told["trained_on"] == "train.npz"
-    assert json.loads((files / "arm.gate.json").read_text())["checksum"] == told["checksum"]
+    assert payload["passed"]
+    assert payload["trained_on"] == "train.npz"
+    assert json.loads((files / "arm.gate.json").read_text())["checksum"] == payload["checksum"]
     ran("export", "arm.delan", "-o", "after")
     assert "gate: passed all 13 checks (log log.npz" in (files / "after" / "arm.h").read_text()
 

@@ -16,8 +16,7 @@ from typer.testing import CliRunner
 import delan
 from delan.cli.main import app
 from delan.deploy.layout import ExportSettings, Precision
-from delan.deploy.project import export
-from delan.deploy.ros2 import package_name
+from delan.deploy.project import export, package_name
 from delan.errors import ModelError
 from delan.joints import Joints
 from delan.models.feed_forward import FeedForwardNetwork
@@ -67,7 +66,7 @@ def wanted(model, q, qd, qdd) -> dict[str, np.ndarray]:
     parts = jax.vmap(model.components)(q, qd, qdd)
     head = as_model(model).friction
     friction = jnp.zeros_like(q) if head is None else jax.vmap(lambda v: head.torque(v, 0 * v))(qd)
-    told = {
+    result = {
         "inertia": jax.vmap(model.mass_matrix)(q),
         "coriolis": parts.coriolis,
         "gravity": parts.gravity,
@@ -75,7 +74,7 @@ def wanted(model, q, qd, qdd) -> dict[str, np.ndarray]:
         "torques": jax.vmap(model.inverse_dynamics)(q, qd, qdd),
         "sum of parts": parts.inertial + parts.coriolis + parts.gravity,
     }
-    return {name: np.asarray(values).reshape(len(q), -1) for name, values in told.items()}
+    return {name: np.asarray(values).reshape(len(q), -1) for name, values in result.items()}
 
 
 needs_compiler = pytest.mark.skipif(
@@ -141,9 +140,9 @@ def test_a_model_of_torques_alone_is_no_solver(tmp_path):
 
 def test_the_command_adds_the_package_where_asked(tmp_path):
     delan.save(chain(MIXED), tmp_path / "arm.delan")
-    told = CliRunner().invoke(app, ["export", str(tmp_path / "arm.delan"), "--ros2"])
-    assert told.exit_code == 0, told.output
-    assert "the plugin is arm_inverse_dynamics_solver/Solver" in told.stdout
+    result = CliRunner().invoke(app, ["export", str(tmp_path / "arm.delan"), "--ros2"])
+    assert result.exit_code == 0, result.output
+    assert "the plugin is arm_inverse_dynamics_solver/Solver" in result.stdout
     header = (tmp_path / "arm_c/ros2/include/arm_inverse_dynamics_solver/solver.hpp").read_text()
     assert "This model has no friction: it is zero." in header
     again = CliRunner().invoke(

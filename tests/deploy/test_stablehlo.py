@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import delan
 from delan.cli.main import app
-from delan.deploy.functions import functions_of
+from delan.deploy.artifact import functions_of
 from delan.deploy.layout import ExportSettings
 from delan.deploy.stablehlo import export_stablehlo, stablehlo
 from delan.errors import SettingsError
@@ -87,15 +87,15 @@ def test_the_folder_tells_how_to_call_it(tmp_path):
     )
     domain = Domain(states, spread, jnp.asarray(0.7), MIXED)
     known = model.with_trust(Trust(members, jnp.ones(3), jnp.ones(3), domain))
-    told = export_stablehlo(known, tmp_path, ExportSettings("my_arm"), {"log": "mon|day\n.csv"})
+    result = export_stablehlo(known, tmp_path, ExportSettings("my_arm"), {"log": "mon|day\n.csv"})
     assert (
         json.loads((tmp_path / "model.json").read_text())["functions"].keys()
-        == told["functions"].keys()
+        == result["functions"].keys()
     )
-    assert {one["file"] for one in told["functions"].values()} <= {
+    assert {one["file"] for one in result["functions"].values()} <= {
         path.name for path in tmp_path.iterdir()
     }
-    assert [joint["units"]["tau"] for joint in told["joints"]] == ["N m", "N", "N m"]
+    assert [joint["units"]["tau"] for joint in result["joints"]] == ["N m", "N", "N m"]
     page = (tmp_path / "README.md").read_text()
     assert "log: mon\\|day .csv" in page
     assert "in_domain(q, qd)" in page
@@ -117,9 +117,9 @@ def test_without_its_package_it_says_which(monkeypatch):
 def test_the_command_writes_it(tmp_path):
     delan.save(MODELS["feed-forward"](), tmp_path / "arm.delan")
     command = ["export", str(tmp_path / "arm.delan"), "--format", "stablehlo"]
-    told = CliRunner().invoke(app, [*command, "--json"])
-    assert told.exit_code == 0, told.output
-    answer = json.loads(told.stdout)
+    result = CliRunner().invoke(app, [*command, "--json"])
+    assert result.exit_code == 0, result.output
+    answer = json.loads(result.stdout)
     assert answer["folder"] == str(tmp_path / "arm_stablehlo")
     assert list(answer["functions"]) == ["inverse_dynamics"]
     refused = CliRunner().invoke(app, [*command, "--ros2"])

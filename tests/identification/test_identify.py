@@ -18,16 +18,17 @@ from delan.identification.physical_links import (
 from delan.joints import Dataset
 from delan.models.friction import Friction, MotorPair
 from delan.models.rigid_body import LINK_PARAMETERS, RigidBody
-from delan.robots.barrett_wam import DRIVE_INERTIA, WAM7, WAM7_ANALYTIC
+from delan.robots.arms import DRIVE_INERTIA, TWO_LINK, WAM7, WAM7_ANALYTIC
 from delan.robots.description import Arm
-from delan.robots.two_link import TWO_LINK
 from tests.support.members import noisy
 
 FRICTION = Friction.known(
     WAM7.joints,
-    coulomb=np.linspace(2, 0.1, 7),
-    viscous=np.linspace(1, 0.02, 7),
-    offset=np.linspace(-0.5, 0.5, 7),
+    {
+        "coulomb": np.linspace(2, 0.1, 7),
+        "viscous": np.linspace(1, 0.02, 7),
+        "offset": np.linspace(-0.5, 0.5, 7),
+    },
 )
 BARE = IdentifySettings(friction=(), armature=False)
 

@@ -29,9 +29,9 @@ from delan.models.friction_memory import memory_of
 from delan.models.geometry import from_rigid_body, model_of
 from delan.models.model import Blueprint, Model
 from delan.models.rigid_body import RigidBody
-from delan.online.model_torque import Compiled
+from delan.online.controller import Compiled
+from delan.robots.arms import TWO_LINK
 from delan.robots.robot_files import urdf_of
-from delan.robots.two_link import TWO_LINK
 from delan.solvers.settings import TrainingSettings
 from tests.support.members import MIXED, actuated, chain, feed_forward, trust_in
 from tests.support.random_arms import swung

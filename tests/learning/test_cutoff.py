@@ -26,15 +26,15 @@ from delan.models.chain import LagrangianChain
 from delan.models.friction import Friction
 from delan.models.model import Model
 from delan.models.rigid_body import RigidBody
+from delan.robots.arms import TWO_LINK
 from delan.robots.robot_files import urdf_of
-from delan.robots.two_link import TWO_LINK
 from delan.solvers.settings import TrainingSettings
 from tests.support.random_arms import swung
 
 RATE, DELAY = 250.0, 0.012
 BODY = RigidBody.from_urdf(TWO_LINK.urdf())
 FRICTION = Friction.known(
-    BODY.joints, coulomb=np.array([0.4, 0.2]), viscous=np.array([0.3, 0.1]), width=0.05
+    BODY.joints, {"coulomb": np.array([0.4, 0.2]), "viscous": np.array([0.3, 0.1])}, width=0.05
 )
 
 

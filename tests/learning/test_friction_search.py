@@ -24,7 +24,7 @@ from delan.models.geometry import from_rigid_body
 from delan.models.model import Model
 from delan.models.network import LagrangianNetwork, LagrangianNetworkSettings
 from delan.models.rigid_body import RigidBody
-from delan.robots.two_link import TWO_LINK
+from delan.robots.arms import TWO_LINK
 from delan.solvers import marquardt
 from delan.solvers.loss import Objective, Samples, Scale
 from delan.solvers.marquardt import MarquardtSettings, solve_bounded
@@ -34,9 +34,11 @@ from tests.support.random_arms import swung
 
 FRICTION = Friction.known(
     TWO_LINK.joints,
-    viscous=np.array([0.4, 0.1]),
-    coulomb=np.array([0.6, 0.2]),
-    stribeck=np.array([0.5, 0.3]),
+    {
+        "coulomb": np.array([0.6, 0.2]),
+        "viscous": np.array([0.4, 0.1]),
+        "stribeck": np.array([0.5, 0.3]),
+    },
     width=0.05,
     stribeck_speed=0.3,
 )
@@ -75,7 +77,9 @@ def test_one_iteration_solves_for_friction_when_the_arm_is_known():
     """Variable projection: with the rigid part right, the linear weights need no descent."""
     data = dataset(
         Friction.known(
-            TWO_LINK.joints, viscous=np.array([0.4, 0.1]), coulomb=np.array([0.6, 0.2]), width=0.01
+            TWO_LINK.joints,
+            {"coulomb": np.array([0.6, 0.2]), "viscous": np.array([0.4, 0.1])},
+            width=0.01,
         )
     )
     model = Model(
@@ -143,7 +147,9 @@ def test_chain_and_friction_are_learned_together_with_terms_chosen_on_validation
 @pytest.mark.slow
 def test_no_term_is_added_to_explain_noise():
     plain = Friction.known(
-        TWO_LINK.joints, viscous=np.array([0.4, 0.1]), coulomb=np.array([0.6, 0.2]), width=0.05
+        TWO_LINK.joints,
+        {"coulomb": np.array([0.6, 0.2]), "viscous": np.array([0.4, 0.1])},
+        width=0.05,
     )
     result = fit_model(Study.of(noisy(dataset(plain), 0.05), friction="auto"), "chain")
     assert [step.kept for step in result.selection] == [False, True, False]

@@ -13,7 +13,7 @@ from delan.learning.refinement import relearned
 from delan.learning.scores import evaluate
 from delan.learning.study import TrainingResult
 from delan.learning.uncertainty import TrustSettings, trust
-from delan.robots.two_link import TWO_LINK
+from delan.robots.arms import TWO_LINK
 from delan.solvers.settings import HistoryRow
 from tests.support.members import trust_in
 from tests.support.simulated_logs import known_fit

@@ -17,7 +17,7 @@ from delan.models.dynamics import Promises
 from delan.models.feed_forward import FeedForwardNetwork
 from delan.models.rigid_body import RigidBody
 from delan.paper.motion_logs import letter_log
-from delan.robots.two_link import TWO_LINK
+from delan.robots.arms import TWO_LINK
 from tests.support.members import network, pendulum
 
 

@@ -41,8 +41,8 @@ from delan.models.model import Model, as_model, without_trust
 from delan.models.rigid_body import RigidBody
 from delan.models.trust import Domain, Trust
 from delan.motions.cosines import cosines
-from delan.online.model_torque import Compiled
-from delan.robots.two_link import TWO_LINK
+from delan.online.controller import Compiled
+from delan.robots.arms import TWO_LINK
 from delan.solvers import marquardt
 from delan.solvers.loss import Objective, Samples, Scale
 from delan.solvers.settings import TrainingSettings
@@ -60,9 +60,11 @@ from tests.test_storage import with_header
 
 FRICTION = Friction.known(
     TWO_LINK.joints,
-    viscous=np.array([0.4, 0.1]),
-    coulomb=np.array([0.6, 0.2]),
-    stribeck=np.array([0.5, 0.3]),
+    {
+        "coulomb": np.array([0.6, 0.2]),
+        "viscous": np.array([0.4, 0.1]),
+        "stribeck": np.array([0.5, 0.3]),
+    },
     width=0.05,
     stribeck_speed=0.3,
 )
@@ -479,7 +481,7 @@ def test_a_trusted_file_is_described_as_its_model(tmp_path):
     storage.save(with_trust("chain"), tmp_path / "m.delan")
     found = read_description(tmp_path / "m.delan")
     assert found.arm is not None
-    assert found.friction is not None
+    assert found.model.friction is not None
 
 
 @pytest.mark.parametrize(

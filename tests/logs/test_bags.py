@@ -1,17 +1,17 @@
-"""Bags as drivers record them: which topic holds what, joints beside the arm's, and what cannot be
-told.
-"""
+"""ROS 2 bags as drivers record them: topics, other joints beside the arm, and ambiguous content."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytest
+from rosbags.rosbag2 import StoragePlugin
 
 from delan.errors import DataError
 from delan.joints import Recording
 from delan.logs.options import LogOptions
 from delan.logs.reading import read_log, stream_log
-from tests.support.log_writers import NAMES, motion, write_topics
+from tests.support.log_writers import NAMES, motion, write_bag, write_topics
 
 DATA = motion(20)
 GRIPPER = {"name": ["finger"], "position": np.ones(1), "velocity": np.ones(1), "effort": np.ones(1)}
@@ -20,16 +20,19 @@ GRIPPER = {"name": ["finger"], "position": np.ones(1), "velocity": np.ones(1), "
 def states(*left_out: str) -> list[dict[str, Any]]:
     """The motion of the arm as joint states, without some of their parts."""
     rows = zip(DATA["q"], DATA["qd"], DATA["tau"], strict=True)
-    whole = [
-        {"name": list(NAMES), "position": q, "velocity": qd, "effort": tau} for q, qd, tau in rows
-    ]
-    return [{part: told for part, told in one.items() if part not in left_out} for one in whole]
+    messages = []
+    for q, qd, tau in rows:
+        state = {"name": list(NAMES), "position": q, "velocity": qd, "effort": tau}
+        for part in left_out:
+            del state[part]
+        messages.append(state)
+    return messages
 
 
-def same(recording: Recording) -> None:
+def same(recording: Recording, data: Mapping[str, np.ndarray] = DATA) -> None:
     for name in ("q", "qd", "tau"):
-        np.testing.assert_array_equal(getattr(recording, name), DATA[name])
-    np.testing.assert_allclose(recording.t - recording.t[0], DATA["t"], atol=1e-9)
+        np.testing.assert_array_equal(getattr(recording, name), data[name])
+    np.testing.assert_allclose(recording.t - recording.t[0], data["t"], atol=1e-9)
 
 
 def test_the_topic_of_the_joints_is_the_likely_one_or_the_one_mapped(tmp_path):
@@ -95,8 +98,9 @@ def test_joints_without_names_are_numbered(tmp_path):
 
 @pytest.mark.parametrize("rows", [20, 7])
 def test_messages_of_other_joints_in_the_same_topic_are_passed_over(rows, tmp_path):
-    for name, told in (("last", [*states(), GRIPPER]), ("first", [GRIPPER, *states()])):
-        pieces = list(stream_log(write_topics(tmp_path / name, {"/joint_states": told}), rows=rows))
+    for name, messages in (("last", [*states(), GRIPPER]), ("first", [GRIPPER, *states()])):
+        path = write_topics(tmp_path / name, {"/joint_states": messages})
+        pieces = list(stream_log(path, rows=rows))
         np.testing.assert_array_equal(np.concatenate([piece.q for piece in pieces]), DATA["q"])
 
 
@@ -104,24 +108,22 @@ def test_messages_of_other_joints_in_the_same_topic_are_passed_over(rows, tmp_pa
     ("change", "message"),
     [
         (
-            lambda told: told | {"name": list(NAMES[:2])},
+            lambda state: state | {"name": list(NAMES[:2])},
             r"2 joint names and 3 positions",
         ),
         (
-            lambda told: told | {"name": [NAMES[0]] * 3},
+            lambda state: state | {"name": [NAMES[0]] * 3},
             r"unique, got shoulder",
         ),
         (
-            lambda told: told | {"position": np.zeros(0)},
+            lambda state: state | {"position": np.zeros(0)},
             r"topic /joint_states holds no joint positions; expected a R",
         ),
     ],
 )
 def test_states_that_contradict_themselves(change, message, tmp_path):
     with pytest.raises(DataError, match=message):
-        read_log(
-            write_topics(tmp_path / "a", {"/joint_states": [change(told) for told in states()]})
-        )
+        read_log(write_topics(tmp_path / "a", {"/joint_states": list(map(change, states()))}))
 
 
 def test_messages_that_lack_numbers_or_joints(tmp_path):
@@ -138,3 +140,55 @@ def test_messages_that_lack_numbers_or_joints(tmp_path):
         DataError, match=r"some messages lack joint wrist_1_joint; record all joints in one topic"
     ):
         read_log(write_topics(tmp_path / "b", {"/joint_states": lacking}))
+
+
+def test_currents_mapped_to_the_torque_are_scaled_by_a_gain(tmp_path):
+    topics = {"/joint_states": states("effort"), "/motor_currents": list(2 * DATA["tau"])}
+    path = write_topics(tmp_path / "a", topics)
+    same(read_log(path, LogOptions(map={"tau": "/motor_currents"}, gain=(0.5,))))
+    same(read_log(path, LogOptions(gain=(0.5,))))
+
+
+@pytest.mark.parametrize("storage", list(StoragePlugin))
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_bags_keep_joint_names_in_any_order(storage, shuffled, tmp_path):
+    data = motion()
+    path = write_bag(
+        tmp_path / "bag", data, storage=storage, shuffled=shuffled, topic="/arm/joint_states"
+    )
+    recording = read_log(path)
+    same(recording, data)
+    assert recording.joints.names == NAMES
+    picked = read_log(path, LogOptions(joints=("elbow_joint",)))
+    np.testing.assert_array_equal(picked.q, data["q"][:, [1]])
+
+
+@pytest.mark.parametrize("rows", [7, 200])
+def test_torques_and_currents_from_a_topic_beside_the_states(rows, tmp_path):
+    data = motion()
+    between = np.concatenate([data["tau"][:1], 0.2 * data["tau"][:-1] + 0.8 * data["tau"][1:]])
+    for topic, options in [
+        ("/joint_torques", LogOptions()),
+        ("/strange", LogOptions(map={"tau": "/strange"})),
+        ("/motor_currents", LogOptions(gain=(1.0,))),
+        ("/strange", LogOptions(map={"current": "/strange"}, gain=(1.0,))),
+    ]:
+        path = write_bag(tmp_path / f"bag{len(list(tmp_path.iterdir()))}", data, beside=topic)
+        tau = np.concatenate([piece.tau for piece in stream_log(path, options, rows=rows)])
+        np.testing.assert_allclose(tau, between, atol=1e-12)
+    with pytest.raises(DataError, match=r"has no array 'tau'"):
+        read_log(write_bag(tmp_path / "without", data, beside="/strange"))
+
+
+def test_topics_that_may_be_one_quantity_are_asked_for(tmp_path):
+    data = motion()
+    path = write_bag(tmp_path / "torques", data, beside=("/left/torque", "/right/torque"))
+    with pytest.raises(DataError, match=r"several topics may hold tau: .*--map tau=TOPIC"):
+        read_log(path)
+    assert len(read_log(path, LogOptions(map={"tau": "/right/torque"})).t) == 60
+    path = write_bag(
+        tmp_path / "currents", data, beside=("/joint_torques", "/left/current", "/right/current")
+    )
+    assert len(read_log(path).t) == 60  # nobody asks for currents where torques are
+    with pytest.raises(DataError, match=r"several topics may hold current: .*--map current=TOPIC"):
+        read_log(path, LogOptions(gain=(0.1,)))

@@ -16,9 +16,10 @@ from typer.testing import CliRunner
 from delan.cli.check_command import check_log
 from delan.cli.main import app
 from delan.errors import DataError, SettingsError
-from delan.joints import Recording, RowRange
+from delan.joints import JointLimits, Joints, Recording, RowRange
 from delan.logs import reading
-from delan.logs.doctor import Finding, cases, examine
+from delan.logs.doctor import Finding, cases, check_up_parts, examine, large_logs
+from delan.logs.doctor.checked_log import DescribedRobot
 from delan.logs.doctor.large_logs import MOST_SPANS, RowMap, merge_spans
 from delan.logs.excerpts import excerpt_of
 from delan.logs.options import LogOptions
@@ -27,6 +28,7 @@ from delan.logs.reading import log_parts, read_log, stream_log
 from delan.report.check_picture import draw_check
 
 RATE = 200.0
+LIMITS = {"lower": -4.0, "upper": 4.0, "velocity": 20.0, "torque": 50.0}
 SMALL = LogOptions(memory=1.0)
 """20,833 rows of two joints without velocities."""
 
@@ -87,6 +89,26 @@ def test_a_log_that_fits_is_read_and_checked_as_ever(tmp_path):
     recording, findings = check_log([log], SMALL, None)
     assert same(recording, whole)
     assert findings == examine(whole) == check_log([log], LogOptions(), None)[1]
+
+
+def test_a_log_that_fits_does_not_pass_through_the_check_of_large_logs(tmp_path, monkeypatch):
+    log = folder_of(tmp_path / "logs", 12, 5000)
+    whole = read_log(log)
+
+    def no_torque(q: np.ndarray, qd: np.ndarray, qdd: np.ndarray) -> np.ndarray:
+        return 0 * q
+
+    limits = JointLimits(**{name: np.full(2, value) for name, value in LIMITS.items()})
+    arm = DescribedRobot("arm.urdf", Joints(("a", "b"), ("revolute",) * 2), no_torque, limits)
+    for robot in (None, arm):
+        recording, findings = check_up_parts(log_parts(log, SMALL, sound=False), 1e6, robot)
+        assert recording.excerpt is not None
+        assert recording.joints == (whole if robot is None else robot).joints
+        assert ("mismatch" in {one.kind for one in findings}) == (robot is not None)
+    monkeypatch.setattr(large_logs, "examine_parts", None)
+    recording, findings = check_up_parts(log_parts(log, LogOptions(), sound=False), 1e9)
+    assert same(recording, whole)
+    assert findings == examine(whole)
 
 
 @pytest.mark.parametrize("files", [1, 20])

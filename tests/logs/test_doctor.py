@@ -14,22 +14,25 @@ from hypothesis.extra.numpy import arrays
 from typer.testing import CliRunner
 
 from delan.cli.main import app
-from delan.errors import SettingsError
+from delan.errors import ModelError, SettingsError
 from delan.joints import Joints, Recording
-from delan.logs.doctor import Finding, cases, examine, torque
-from delan.logs.doctor.delays import lag_error
-from delan.logs.doctor.finding import WHY
-from delan.logs.doctor.levels import quantum
-from delan.logs.doctor.motion import Motion, measured_columns, reversals
+from delan.logs import doctor
+from delan.logs.doctor import Finding, cases, check_up, examine, torque
+from delan.logs.doctor.checked_log import CheckedLog, DescribedRobot
+from delan.logs.doctor.finding import WHY, Case
+from delan.logs.doctor.lags import lag_error
+from delan.logs.doctor.levels import quantum, reversals
+from delan.logs.doctor.motion import Motion, measured_columns
 from delan.logs.preparation import PreparationSettings, prepare
 from delan.logs.segments import spans
 from delan.report.check_picture import draw_check
-from delan.robots.barrett_wam import WAM4
+from delan.robots.arms import WAM4
 from delan.robots.robot_files import urdf_limits
 from tests.conftest import SHARED
 from tests.support.faulty_logs import (
     EXCHANGED,
     FAULTS,
+    FRICTION,
     ROBOTS,
     changed,
     clean,
@@ -243,7 +246,7 @@ def test_a_urdf_shows_a_lag_of_few_samples(name):
     slow = replace(log, tau=np.stack([late(log, column, 0.017) for column in log.tau.T], axis=1))
     lags = [one for one in examine(slow, model=torque_of(name)) if one.kind == "delay"]
     assert [(one.joint, one.column, one.severity) for one in lags] == [(None, "tau", "warning")]
-    assert lags[0].measured["verb"] == "lags"
+    assert lags[0].case is cases.TORQUE_LAG
     assert lags[0].measured["milliseconds"] == pytest.approx(17, abs=1.5)
 
 
@@ -255,19 +258,26 @@ def test_another_robots_urdf_does_not_fit():
 
 
 @pytest.mark.parametrize(
-    ("name", "case"), [("letters-friction", cases.FRICTION), ("letters", cases.NO_FRICTION)]
+    ("name", "visible"),
+    [
+        ("letters-friction", {cases.FRICTION, cases.DRY_FRICTION}),
+        ("letters", {cases.NO_FRICTION}),
+    ],
 )
-def test_friction_is_visible_where_it_is_and_only_there(name, case):
+def test_friction_is_visible_where_it_is_and_only_there(name, visible):
     notes = [one for one in examine(clean(name, noisy=True)) if one.kind == "friction"]
-    assert [(one.joint, one.case) for one in notes] == [(0, case), (1, case)]
+    assert [note.joint for note in notes] == [0, 1]
+    assert {note.case for note in notes} <= visible
     for note in notes:
-        assert any("dry" in term for term in note.measured["terms"]) == (case is cases.FRICTION)
+        # The torque of these robots has 8 % of dry friction.
+        expected = FRICTION if name == "letters-friction" else 0.0
+        assert note.measured["dry"] == pytest.approx(expected, abs=0.02)
 
 
 def test_friction_that_a_short_log_cannot_separate_is_left_to_the_fit():
     """The robot has friction in every joint, but seven joints have too many weights for its log."""
     notes = [one for one in examine(clean("wam7-friction", noisy=True)) if one.kind == "friction"]
-    assert {one.case for one in notes} <= {cases.FRICTION, cases.UNCERTAIN_FRICTION}
+    assert cases.NO_FRICTION not in {one.case for one in notes}
     assert any(one.case is cases.UNCERTAIN_FRICTION for one in notes)
 
 
@@ -562,6 +572,42 @@ def test_sentences_are_made_from_the_facts():
     moved = replace(spikes, row=107, other_parts=1)
     assert moved.text.startswith("2 isolated spikes, the largest 0.5 at row 107; ")
     assert "1 other part" in moved.text
+
+
+def test_every_kind_says_why_it_matters():
+    known = [case for case in vars(cases).values() if isinstance(case, Case)]
+    assert {case.kind for case in [*known, *cases.COARSE.values()]} == set(WHY)
+
+
+def test_a_check_joins_by_its_line_in_the_list(monkeypatch):
+    seen = []
+
+    def examine_something(log: CheckedLog) -> list[Finding]:
+        seen.append(log)
+        return [Finding(cases.STUCK, "error", 0, "q", {"value": 0.0, "count": 1}, rows=((5, 6),))]
+
+    monkeypatch.setattr(doctor, "CHECKS", (*doctor.CHECKS, examine_something))
+    found = serious(examine(clean("two-link")))
+    assert [(one.kind, one.rows, one.trajectory) for one in found] == [("stuck", ((5, 6),), 0)]
+    assert seen[0].motion is not None
+    assert seen[0].alive == [0, 1]
+
+
+def described(name: str) -> DescribedRobot:
+    body, limits = robot(name)
+    return DescribedRobot("arm.urdf", body.joints, torque_of(name), limits)
+
+
+def test_a_check_up_gives_the_joints_of_the_described_robot_and_its_findings():
+    log = clean("two-link")
+    unnamed = replace(log, joints=Joints.revolute(2))
+    assert check_up(unnamed) == (unnamed, examine(unnamed))
+    arm = described("two-link")
+    recording, findings = check_up(unnamed, arm)
+    assert recording.joints == arm.joints
+    assert findings == examine(log, model=arm.torque, limits=arm.limits)
+    with pytest.raises(ModelError, match=r"arm\.urdf has 4 joints .* log has 2; choose"):
+        check_up(log, described("wam4"))
 
 
 def test_every_case_names_values_that_its_check_measures():

@@ -1,6 +1,4 @@
-"""The options of logs as they are typed: read into `LogOptions`, shared by commands, refused with
-one clear line.
-"""
+"""Options of logs as they are typed: read into `LogOptions`, shared by commands, or refused."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +24,8 @@ def look(log: LogsArgument, quick: bool = False, *, log_options: Any) -> None:
 
 
 def test_what_is_typed_arrives_read():
-    typed = "a.csv b --quick --map q=pos_{} --map tau=x,y --degrees --gain 0.1,0.2 --flip tau:1,elbow --flip q"
+    typed = "a.csv b --quick --map q=pos_{} --map tau=x,y --degrees --gain 0.1,0.2"
+    typed += " --flip tau:1,elbow --flip q"
     shown = CliRunner().invoke(
         app, [*typed.split(), "--joints", "0, elbow", "--time-scale", "0.001"]
     )
@@ -82,3 +81,32 @@ def test_commands_that_read_logs_have_the_options(command):
 def test_several_logs_are_told_by_the_first():
     assert name_of([Path("x/a.csv")]) == "a.csv"
     assert name_of([Path("x/a.csv"), Path("b"), Path("c")]) == "a.csv and 2 more"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"map": {"position": "x"}},
+            "map knows no quantity 'position'; give columns for one of t, trajectory, q",
+        ),
+        ({"map": {"q": "a{}b{}"}}, r"'a\{\}b\{\}' is not a pattern; write one"),
+        ({"map": {"q": "a{3-1}"}}, r"runs backward; write \{1-3\}"),
+        ({"map": {"q": ""}}, "q is required"),
+        ({"map": {"q": 3}}, r"map of q must be a column pattern such as q_\{\}, got 3"),
+        ({"gain": ()}, "gain must be finite and nonzero"),
+        ({"gain": (0.1, 0.0)}, "got 0.1, 0.0"),
+        ({"flip": {"qd": (1,)}}, "flip inverts the sign of q .* or tau, got 'qd'"),
+        ({"flip": {"q": ()}}, "flip of q must be a list of joints"),
+        ({"joints": ()}, "joints must be a list of joints, got"),
+        ({"joints": (1, 1)}, "a joint is repeated in 1, 1"),
+        ({"joints": (-1,)}, "-1 is no joint; give numbers counted from 0"),
+        ({"time_scale": 0.0}, "time_scale must be positive and finite"),
+        ({"rate": float("nan")}, "rate must be positive and finite"),
+        ({"rate": 5.0, "time_scale": 1.0}, "give one of them"),
+    ],
+)
+@pytest.mark.usefixtures("as_shipped")
+def test_options_that_make_no_sense(options, message):
+    with pytest.raises(SettingsError, match=message):
+        LogOptions(**options)

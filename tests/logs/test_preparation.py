@@ -119,7 +119,8 @@ def test_repeated_rows_are_dropped():
     whole = recorded()
     again = replace(whole, q=whole.q.copy(), tau=whole.tau.copy())
     rows = np.arange(100, 5900, 50)
-    again.q[rows], again.tau[rows] = again.q[rows - 1], again.tau[rows - 1]
+    again.q[rows] = again.q[rows - 1]
+    again.tau[rows] = again.tau[rows - 1]
     dataset = prepare(again, PreparationSettings(cutoff=5.0))
     assert dataset.preparation is not None
     assert dataset.preparation.dropped["repeated"] == len(rows)

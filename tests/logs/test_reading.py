@@ -38,7 +38,8 @@ def write_npz(path: Path, **changes) -> Path:
 
 def write_csv(path: Path, edit=lambda header, rows: None) -> Path:
     made = arrays()
-    header, columns = [], []
+    header = []
+    columns = []
     for name, values in made.items():
         if values.ndim == 1:
             header.append(name)

@@ -21,6 +21,18 @@ def test_a_lost_sample_is_a_break_and_jitter_is_none():
     np.testing.assert_array_equal(np.flatnonzero(time_breaks(t)), [0, 3, 7, 9])
 
 
+@pytest.mark.parametrize("jitter", [0.0, 0.05, 0.2])
+def test_there_is_one_rule_for_a_break_in_time(jitter):
+    rng = np.random.default_rng(0)
+    t = STEP * np.cumsum(1 + jitter * rng.standard_normal(500).clip(-2, 2))
+    t[200:] += 3 * STEP
+    t[400:] -= t[390]
+    faults = TimeFaults(t, np.zeros(500, dtype=int))
+    starts = [segment.start for segment in faults.segments]
+    np.testing.assert_array_equal(np.flatnonzero(time_breaks(t)), starts)
+    assert starts == [0, 200, 400]
+
+
 @pytest.mark.parametrize("t", [[], [0.5], [1.0, 1.0], [2.0, 1.0]])
 def test_time_that_does_not_increase_has_no_usual_step(t):
     assert usual_step(np.array(t)) == 0.0

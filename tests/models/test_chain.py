@@ -22,8 +22,7 @@ from delan.models.friction import Friction, FrictionSettings
 from delan.models.geometry import from_rigid_body, learned_arm, to_rigid_body
 from delan.models.model import Model
 from delan.models.rigid_body import RigidBody
-from delan.robots.barrett_wam import DRIVE_INERTIA, WAM7
-from delan.robots.two_link import TWO_LINK
+from delan.robots.arms import DRIVE_INERTIA, TWO_LINK, WAM7
 from delan.solvers.loss import Objective, Samples, Scale, loss
 from delan.solvers.settings import TrainingSettings
 from tests.support.members import chain, network, noisy
@@ -162,7 +161,7 @@ def test_settling_changes_no_torque(name):
     factor = loose.factor.at[-1].set(
         jnp.diag(1 / jnp.array([1.7, 1.7, -0.6, 1.0])) @ loose.factor[-1]
     )
-    loose = eqx.tree_at(lambda one: (one.turn, one.factor), loose, (turn, factor))
+    loose = eqx.tree_at(lambda chain: (chain.turn, chain.factor), loose, (turn, factor))
     after = settled(loose)
     assert np.abs(looseness(loose)).max() > 0.1
     for motion in motions(body.joints.dof):
@@ -195,8 +194,8 @@ def test_the_wams_geometry_is_read_as_it_was_drawn():
 
 
 def test_a_chain_that_is_no_rigid_arm_is_not_read_as_one():
-    made = chain(Joints.revolute(3), seed=0)
-    bent = eqx.tree_at(lambda one: one.turn, made, made.turn.at[1, 0, 1].add(2.0))
+    untrained = chain(Joints.revolute(3), seed=0)
+    bent = eqx.tree_at(lambda chain: chain.turn, untrained, untrained.turn.at[1, 0, 1].add(2.0))
     problem = r"the frame of joint2 is .* away from a rotation.*torques of this chain"
     with pytest.raises(ModelError, match=problem):
         to_rigid_body(bent)
@@ -215,7 +214,8 @@ def test_an_arm_whose_axes_are_one_line_is_read():
     origin, up = np.zeros(3), np.array([0.0, 0.0, 1.0])
     bodies = random_arm(("revolute",) * 3, seed=1)[0]
     line = [
-        replace(one, position=origin, rotation=np.eye(3), axis=up, anchor=origin) for one in bodies
+        replace(body, position=origin, rotation=np.eye(3), axis=up, anchor=origin)
+        for body in bodies
     ]
     arm = learned_arm(from_rigid_body(RigidBody.from_bodies(line, gravity=(0.0, -9.81, 0.0))))
     np.testing.assert_allclose(arm.directions, [[0, 0, 1]] * 3, atol=1e-9)
@@ -244,26 +244,28 @@ def test_a_serial_arm_is_one_run_and_a_branch_begins_another():
 
 def test_the_tie_to_rigid_arms_moves_the_weights():
     dataset = swung(RigidBody.from_urdf(TWO_LINK.urdf()), TWO_LINK.limits, [0], samples=20)
-    made = LagrangianChain(dataset.joints, None, Normalisation.of(dataset), key=jax.random.key(0))
-    made = eqx.tree_at(lambda one: one.turn, made, 1.5 * made.turn)
+    untrained = LagrangianChain(
+        dataset.joints, None, Normalisation.of(dataset), key=jax.random.key(0)
+    )
+    untrained = eqx.tree_at(lambda chain: chain.turn, untrained, 1.5 * untrained.turn)
     samples, slopes = Samples.of(dataset), []
     for rigidity in (0.0, 1.0):
         objective = Objective(rigidity=rigidity)
         scale = Scale.of(dataset, objective)
         slope = eqx.filter_jit(
-            eqx.filter_grad(lambda one, o=objective, s=scale: loss(one, samples, s, o))
+            eqx.filter_grad(lambda chain, o=objective, s=scale: loss(chain, samples, s, o))
         )
-        slopes.append(slope(made).turn)
+        slopes.append(slope(untrained).turn)
     assert np.abs(slopes[0] - slopes[1]).max() > 0.1
 
 
 def test_thirty_joints_work():
     joints = Joints.revolute(30)
-    made = LagrangianChain(joints, key=jax.random.key(0))
+    untrained = LagrangianChain(joints, key=jax.random.key(0))
     q, qd, qdd = motions(30, 1)[0]
-    torque = eqx.filter_jit(made.inverse_dynamics)(q, qd, qdd)
+    torque = eqx.filter_jit(untrained.inverse_dynamics)(q, qd, qdd)
     np.testing.assert_allclose(
-        eqx.filter_jit(made.forward_dynamics)(q, qd, torque), qdd, rtol=1e-6, atol=1e-6
+        eqx.filter_jit(untrained.forward_dynamics)(q, qd, torque), qdd, rtol=1e-6, atol=1e-6
     )
 
 
@@ -310,8 +312,8 @@ def test_fifty_scattered_samples_or_some_noisy_ones_are_enough():
 def test_a_seed_gives_the_same_chain_again():
     bodies, limits = random_arm(("revolute", "prismatic"), seed=1)
     dataset = noisy(swung(rigid(bodies), limits, range(4), samples=200), 0.02)
-    one, two = (fit_model(Study.of(dataset, key=jax.random.key(7)), "chain") for _ in range(2))
-    assert eqx.tree_equal(one.model, two.model)
+    first, second = (fit_model(Study.of(dataset, key=jax.random.key(7)), "chain") for _ in range(2))
+    assert eqx.tree_equal(first.model, second.model)
 
 
 @pytest.mark.slow

@@ -16,11 +16,13 @@ from hypothesis import strategies as st
 from delan.errors import ModelError, SettingsError
 from delan.joints import Joints
 from delan.mechanics.friction_curves import load_friction, stop, stribeck, without_load_friction
+from delan.models import friction_terms
 from delan.models.dynamics import projected
-from delan.models.friction import Friction, FrictionSettings, MotorPair, Term
+from delan.models.friction import Friction, FrictionSettings, MotorPair
+from delan.models.friction_terms import FrictionLaw, Term
 from delan.models.model import Model
 from delan.models.rigid_body import RigidBody
-from delan.robots.two_link import TWO_LINK
+from delan.robots.arms import TWO_LINK
 from tests.support.members import MIXED, actuated, actuator, friction_in, network
 
 THREE = Joints.revolute(3)
@@ -102,9 +104,12 @@ def test_the_stribeck_curve_of_the_textbook():
     """F_c + (F_s − F_c) exp(−(v/v_s)²) + F_v v with F_c = 2, F_s = 3 and F_v = 0.5, far from the
     step at standstill.
     """
-    one = Joints.revolute(1)
-    sizes = {"coulomb": np.array([2.0]), "stribeck": np.array([1.0]), "viscous": np.array([0.5])}
-    head = Friction.known(one, **sizes, width=1e-4, stribeck_speed=0.1)
+    head = Friction.known(
+        Joints.revolute(1),
+        {"coulomb": np.array([2.0]), "stribeck": np.array([1.0]), "viscous": np.array([0.5])},
+        width=1e-4,
+        stribeck_speed=0.1,
+    )
     for v, wanted in {0.01: 2.9950498, 0.1: 2.4178794, 0.2: 2.1183156, 1.0: 2.5}.items():
         np.testing.assert_allclose(head.torque(np.array([v]), np.zeros(1)), wanted, rtol=1e-7)
         np.testing.assert_allclose(head.torque(np.array([-v]), np.zeros(1)), -wanted, rtol=1e-7)
@@ -166,8 +171,8 @@ def test_numpy_and_jax_give_the_same(name, pairs):
     for past in (None, memory):
         known = head.torque(qd, load, past)
         assert isinstance(known, np.ndarray)
-        one = eqx.filter_jit(learned.torque)(jnp.asarray(qd), jnp.asarray(load), past)
-        np.testing.assert_allclose(known, one, rtol=1e-13, atol=1e-15)
+        compiled = eqx.filter_jit(learned.torque)(jnp.asarray(qd), jnp.asarray(load), past)
+        np.testing.assert_allclose(known, compiled, rtol=1e-13, atol=1e-15)
     np.testing.assert_allclose(
         head.features(np.stack([qd, qd]), np.stack([memory, memory]))[1],
         learned.features(jnp.asarray(qd), memory),
@@ -189,7 +194,7 @@ def test_every_number_can_be_learned():
     kinks.
     """
     head = jax.tree.map(jnp.asarray, actuator(THREE, *TERMS["all"]))
-    slopes = eqx.filter_jit(eqx.filter_grad(lambda one, qd, load: one.torque(qd, load).sum()))
+    slopes = eqx.filter_jit(eqx.filter_grad(lambda head, qd, load: head.torque(qd, load).sum()))
     for qd in (0.0, 0.05):
         slope = slopes(head, jnp.full(3, qd), jnp.zeros(3))
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slope))
@@ -330,11 +335,11 @@ def there_and_back(
 ) -> Any:
     """The accelerations of every row again, by way of the torques that they take."""
 
-    def one(q: jax.Array, qd: jax.Array, qdd: jax.Array) -> Any:
+    def again(q: jax.Array, qd: jax.Array, qdd: jax.Array) -> Any:
         tau = jnp.asarray(model.inverse_dynamics(q, qd, qdd, memory=memory))
         return model.forward_dynamics(q, qd, tau, memory=memory)
 
-    return jax.vmap(one)(q, qd, qdd)
+    return jax.vmap(again)(q, qd, qdd)
 
 
 @pytest.mark.parametrize("name", TERMS)
@@ -393,7 +398,7 @@ def test_motors_add_their_torque_to_that_of_the_links():
     np.testing.assert_allclose(
         eqx.filter_jit(model.components)(q, qd, qdd).friction, friction, rtol=1e-12
     )
-    whole, links = (eqx.filter_jit(one.energy)(q, qd) for one in (model, model.mechanics))
+    whole, links = (eqx.filter_jit(part.energy)(q, qd) for part in (model, model.mechanics))
     rotors = whole.kinetic - links.kinetic
     assert rotors == pytest.approx(np.sum(weights[0] * np.asarray(turn @ qd) ** 2) / 2)
 
@@ -407,8 +412,8 @@ def test_many_samples_with_their_memory():
         *rows, memory
     )
     single = eqx.filter_jit(model.inverse_dynamics)
-    one = single(*(row[3] for row in rows), memory=memory[3])
-    np.testing.assert_allclose(many[3], one, rtol=1e-10)
+    fourth = single(*(row[3] for row in rows), memory=memory[3])
+    np.testing.assert_allclose(many[3], fourth, rtol=1e-10)
     assert np.abs(many[3] - single(*(row[3] for row in rows))).max() > 0.01
 
 
@@ -455,6 +460,22 @@ def test_weights_know_their_bounds():
     np.testing.assert_array_equal(flipped["offset"], -friction_in(model).named["offset"])
 
 
+@pytest.mark.usefixtures("as_shipped")
+def test_a_new_term_needs_only_its_entry_in_the_table(monkeypatch):
+    """A quadratic drag: its curve, column, bound and derivative all come from the table."""
+    terms: Any = ("viscous", "drag")
+    law = FrictionLaw(lambda motion: [motion.v * abs(motion.v)])
+    monkeypatch.setitem(friction_terms.TERMS, terms[1], law)
+    head = Friction.of(THREE, FrictionSettings(terms, pairs=PAIRS[:1]), np.full((2, 4), 2.0))
+    qd = np.array([1.0, -2.0, 0.0])
+    assert head.columns == ("viscous", "drag")
+    assert all(head.weights.bounded)
+    assert head.acting.all()
+    np.testing.assert_allclose(head.features(qd)[1], [1.0, -4.0, 0.0, -0.04], atol=1e-15)
+    slope = jax.jacobian(jax.tree.map(jnp.asarray, head).torque)(jnp.asarray(qd), jnp.zeros(3))
+    assert slope[2, 2] == pytest.approx(2.0)
+
+
 def test_an_untrained_head_takes_no_torque():
     head = Friction(THREE, FrictionSettings(TERMS["all"]))
     np.testing.assert_array_equal(head.torque(jnp.ones(3), jnp.ones(3)), 0)
@@ -476,7 +497,7 @@ def test_an_untrained_head_takes_no_torque():
         ({"terms": "viscous"}, "terms is a tuple"),
         (
             {"terms": ("coulomb", "asymmetric")},
-            "asymmetric is coulomb with a size for each way; name one of them, got",
+            "asymmetric is coulomb with a size for each direction; give only one of them, got",
         ),
         (
             {"pairs": [MotorPair(0, 1, 1.0)]},
@@ -516,7 +537,7 @@ def test_pairs_without_sense_are_refused(wrong, message):
 
 def test_a_pair_of_joints_that_are_not_there_is_refused():
     with pytest.raises(
-        SettingsError, match="names a joint that is not there; the 3 joints count from 0"
+        SettingsError, match="names a joint that does not exist; the 3 joints count from 0"
     ):
         Friction(THREE, FrictionSettings(pairs=(MotorPair(1, 3, 1.0),)))
 
@@ -533,9 +554,9 @@ def test_weights_without_sense_are_refused():
     with pytest.raises(ModelError, match="is negative; give it ≥ 0, or friction passive=False"):
         Friction.of(THREE, settings, np.full((2, 3), -1.0))
     with pytest.raises(
-        ModelError, match=r"coulomb has shape \(2,\); expected one number a joint, shape \(3,\)"
+        ModelError, match=r"coulomb has shape \(2,\); expected one number per joint, shape \(3,\)"
     ):
-        Friction.known(THREE, coulomb=np.ones(2))
+        Friction.known(THREE, {"coulomb": np.ones(2)})
 
 
 @pytest.mark.usefixtures("as_shipped")

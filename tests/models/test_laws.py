@@ -195,7 +195,8 @@ def test_inertia_is_positive_definite_for_every_weight(seed, scale, offset, q, d
     """Not only for trained weights: the factor's diagonal never falls below the offset."""
     model = network(MIXED, seed, scale, offset=offset, diagonal=diagonal, width=8)
     chol = triangle.dense(model._terms(jnp.asarray(q))[0])
-    floor = np.asarray(model._inertia_scale()) * offset
+    units = model.normalisation
+    floor = np.sqrt(units.tau_std / units.qdd_std) * offset
     assert (np.diag(chol) >= floor).all()
     assert np.linalg.svd(np.asarray(chol), compute_uv=False).min() > 0
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from delan.errors import DataError, SettingsError
 from delan.joints import JointLimits
 from delan.motions.cosines import CosineMotion, cosines
-from delan.robots.barrett_wam import WAM4, WAM7
-from delan.robots.two_link import TWO_LINK
+from delan.robots.arms import TWO_LINK, WAM4, WAM7
 
 
 def require_exact(motion, dt: float) -> None:

@@ -8,8 +8,7 @@ from delan.errors import DataError, SettingsError
 from delan.joints import JointLimits
 from delan.models.rigid_body import RigidBody
 from delan.motions.excitation import ExcitationSettings, excite
-from delan.robots.barrett_wam import WAM4
-from delan.robots.two_link import TWO_LINK
+from delan.robots.arms import TWO_LINK, WAM4
 from tests.motions.test_cosines import require_exact, require_rest
 
 QUICK = ExcitationSettings(starts=1, iterations=8, harmonics=4, samples=40)

@@ -8,7 +8,7 @@ from scipy.io import savemat
 
 from delan.errors import DataError
 from delan.motions.letters import LETTERS, draw_stroke, read_pen_strokes
-from delan.robots.two_link import follow, pen_position
+from delan.robots.arms import follow, pen_position
 from tests.conftest import SHARED
 
 PLACE = {"origin": (0.4, -0.2), "size": 0.25, "duration": 2.0, "label": "a"}

@@ -4,6 +4,7 @@ depend on them.
 
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,21 +29,19 @@ from delan.online.broadcast import (
 )
 from delan.online.channels import ChannelError, Latest, Stream
 from delan.online.clocks import SteppedClock
-from delan.online.controller import TrackingController
+from delan.online.controller import Compiled, NoFeedForward, on_device
 from delan.online.host import Host
 from delan.online.host_process import LiveSettings, begin
 from delan.online.learner import ProcessLearner, Task
 from delan.online.loop import LoopSettings, Observers, Rig, run_loop
-from delan.online.model_torque import Compiled, NoFeedForward, on_device
 from delan.online.online_learner import LearnerSettings
 from delan.online.online_run import KICK_SECONDS, DisturbedRobot
 from delan.online.recorder import Recorder, RecordingFormat
 from delan.online.schedule import make_schedule
-from delan.online.session import Driver
 from delan.online.stats import row_layout
+from delan.robots.arms import TWO_LINK, letter_motion, pen_position
 from delan.robots.mujoco_robot import MujocoRobot, VisualModel
 from delan.robots.robot import low_gains
-from delan.robots.two_link import TWO_LINK, letter_motion, pen_position
 from tests.support.stand_ins import CHAIN, chain_weights
 
 mujoco: Any = mujoco_module  # its names are made at import, where the type checker cannot see them
@@ -57,8 +56,7 @@ def own_folder(tmp_path, monkeypatch):
 def lead(onlooker, *, stop=None, letter="c"):
     robot = MujocoRobot.of(TWO_LINK, dt=DT)
     motion = letter_motion(letter, dt=DT)
-    controller = TrackingController(low_gains(TWO_LINK))
-    rig = Rig(robot, controller, NoFeedForward(TWO_LINK.joints))
+    rig = Rig(robot, low_gains(TWO_LINK), NoFeedForward(TWO_LINK.joints))
     observers = Observers(onlooker=onlooker, stop=stop or threading.Event())
     return run_loop(rig, motion, SteppedClock(), observers=observers)
 
@@ -136,7 +134,7 @@ def test_orders_survive_the_way_and_garbage_is_ignored():
     assert audience.wanted == Orders(model=1, speed=1.5)
     audience.order(kicks=1, payload=0.3)
     assert broadcast.orders() == Orders(model=1, speed=1.5, kicks=1, payload=0.3)
-    audience._orders.publish(np.full(len(Orders._fields), np.nan))
+    audience._orders.write(np.full(len(Orders._fields), np.nan))
     assert broadcast.orders().kicks == 1
     other.close()
     late = Audience(
@@ -186,7 +184,7 @@ def test_a_run_that_ends_while_it_is_looked_at_is_no_error():
     audience = Audience(address)
     here.write_text("{")  # read while it is taken away
     assert audience.weights("delan") is None
-    announce(address.with_weights({"delan": "gone"}), here)
+    announce(replace(address, weights={"delan": "gone"}), here)
     assert audience.weights("delan") is None
     (address_folder() / "gone.json").symlink_to("nowhere")  # listed, and not there any more
     assert [one.pid for one in running()] == [os.getpid()]
@@ -201,10 +199,10 @@ def test_learned_models_can_be_seen_as_soon_as_they_are_told():
     with Latest(3) as weights:
         audience = Audience(address)
         assert audience.weights("delan") is None
-        announce(address.with_weights({"delan": weights.name}), here)
+        announce(replace(address, weights={"delan": weights.name}), here)
         assert audience.weights("feedforward") is None
         assert audience.weights("delan") is None  # nothing learned yet
-        weights.publish([1, 2, 3])
+        weights.write([1, 2, 3])
         np.testing.assert_array_equal(audience.weights("delan"), [1, 2, 3])
         assert audience.weights("delan") is None  # nothing new
         audience.close()
@@ -292,7 +290,8 @@ def test_a_host_ends_its_recording_first_and_leaves_no_channel(tmp_path, capsys)
     host._shown["delan"] = shown
     learner = Failing(Task(CHAIN, DT, LearnerSettings(), seed=0))
     session = host._session
-    session.drivers["delan"] = Driver(NoFeedForward(TWO_LINK.joints), learner)
+    none = NoFeedForward(TWO_LINK.joints)
+    session.rigs["delan"] = Rig(session.robot, low_gains(TWO_LINK), none, learner=learner)
     content = RecordingFormat(TWO_LINK.joints, row_layout(2), DT)
     session.recorder = Full(tmp_path / "a.run", content)
     with pytest.raises(KeyboardInterrupt):

@@ -22,20 +22,20 @@ from delan.models.friction import FrictionSettings
 from delan.models.model import Blueprint
 from delan.models.network import LagrangianNetworkSettings
 from delan.models.rigid_body import RigidBody
-from delan.online.controller import Gains, Refresh, TrackingController
-from delan.online.model_torque import (
+from delan.online.controller import (
     Compiled,
     Direct,
     FeedForward,
-    Gravity,
+    Gains,
     NoFeedForward,
+    TrackingController,
     feed_forward_of,
     on_device,
 )
 from delan.online.process import raise_priority, workers_follow
 from delan.robots import ARMS
+from delan.robots.arms import TWO_LINK, letter_motion
 from delan.robots.robot import LOW_GAINS, gains_within, low_gains
-from delan.robots.two_link import TWO_LINK, letter_motion
 from tests.support.members import actuator, friction_in
 from tests.support.stand_ins import (
     CHAIN,
@@ -57,15 +57,17 @@ def targets(count: int = 200) -> list[JointTarget]:
 
 
 def test_the_torque_is_pd_control_and_what_the_model_says():
-    controller = TrackingController(Gains(np.array([10.0, 20.0]), np.array([1.0, 2.0])))
+    gains = Gains(np.array([10.0, 20.0]), np.array([1.0, 2.0]))
+    controller = TrackingController(gains, Direct(TWO_LINK_BODY), 1.0)
     state = JointState(0.0, np.array([0.1, 0.2]), np.array([0.3, 0.4]))
     target = JointTarget(np.array([0.2, 0.1]), np.array([0.0, 1.0]), np.array([5.0, 5.0]))
-    np.testing.assert_allclose(
-        controller.torque(state, target), [10 * 0.1 - 0.3, -20 * 0.1 + 2 * 0.6]
-    )
-    controller.feed_forward = np.array([3.0, -4.0])
-    np.testing.assert_allclose(controller.torque(state, target), [0.7 + 3, -0.8 - 4])
-    np.testing.assert_allclose(controller.feedback(state, target), [0.7, -0.8])
+    expected = [10 * 0.1 - 0.3, -20 * 0.1 + 2 * 0.6]
+    np.testing.assert_allclose(controller.feedback(state, target), expected)
+    np.testing.assert_array_equal(controller.feed_forward, 0.0)
+    controller.begin(0, lambda _: target)
+    controller.collect(0)
+    model = TWO_LINK_BODY.inverse_dynamics(*target)
+    np.testing.assert_allclose(controller.feed_forward, model)
 
 
 @pytest.mark.usefixtures("as_shipped")
@@ -186,8 +188,8 @@ NO_COMPILER = "there is no C compiler; install gcc or clang, or name one in CC"
 def test_gravity_is_the_torque_at_rest():
     wanted, still = targets(20), np.zeros(2)
     expected = [TWO_LINK_BODY.inverse_dynamics(target.q_des, still, still) for target in wanted]
-    for whole in (Direct(TWO_LINK_BODY), Compiled.of(true_chain())):
-        np.testing.assert_allclose(asked(Gravity(whole), wanted), expected, rtol=1e-9, atol=1e-9)
+    torques = asked(Direct(TWO_LINK_BODY, at_rest=True), wanted)
+    np.testing.assert_allclose(torques, expected, rtol=1e-9, atol=1e-9)
 
 
 def test_no_model_and_a_model_not_yet_learned_give_no_torque():
@@ -267,13 +269,12 @@ def test_motors_without_memory_need_none():
 )
 def test_torques_are_begun_early_and_taken_up_when_they_are_due(share, due):
     feed_forward = SlowFeedForward(TWO_LINK.joints)
-    controller = TrackingController(LOW_GAINS["two_link"])
-    refresh = Refresh(feed_forward, controller, share)
+    controller = TrackingController(LOW_GAINS["two_link"], feed_forward, share)
     fresh = []
     for k in range(20):
-        refresh.begin(k, lambda period: targets(30)[period])
+        controller.begin(k, lambda period: targets(30)[period])
         before = controller.feed_forward[0]
-        refresh.collect(k)
+        controller.collect(k)
         if controller.feed_forward[0] != before:
             fresh.append(k)
     assert fresh == due
@@ -281,7 +282,7 @@ def test_torques_are_begun_early_and_taken_up_when_they_are_due(share, due):
     asked = [target.q_des[0] for target in feed_forward.begun]
     np.testing.assert_allclose(asked[: len(due)], [targets(30)[k].q_des[0] for k in due])
     assert len(asked) - len(due) == (share < 1)
-    assert refresh.late == 0
+    assert controller.late == 0
 
 
 def test_a_torque_may_take_all_the_time_between_two_refreshes():
@@ -298,27 +299,26 @@ def test_a_torque_may_take_all_the_time_between_two_refreshes():
             return np.zeros(self.joints.dof) if self.now >= self.started + 2 else None
 
     feed_forward = TwoPeriods(TWO_LINK.joints)
-    refresh = Refresh(feed_forward, TrackingController(LOW_GAINS["two_link"]), 0.4)
+    controller = TrackingController(LOW_GAINS["two_link"], feed_forward, 0.4)
     late = []
     for k in range(40):
         feed_forward.now = k
-        refresh.collect(k)
-        refresh.begin(k + 1, lambda period: targets(50)[period])
-        late.append(refresh.late)
+        controller.collect(k)
+        controller.begin(k + 1, lambda period: targets(50)[period])
+        late.append(controller.late)
     assert late[10] == late[-1] <= 3  # after the first ones, begun in a hurry, none
 
 
 def test_a_torque_that_is_late_leaves_the_old_one_in_use():
     feed_forward = SlowFeedForward(TWO_LINK.joints, patience=3)
-    controller = TrackingController(LOW_GAINS["two_link"])
-    refresh = Refresh(feed_forward, controller, 1.0)
+    controller = TrackingController(LOW_GAINS["two_link"], feed_forward, 1.0)
     used = []
     for k in range(10):
-        refresh.begin(k, lambda period: targets(20)[period])
-        refresh.collect(k)
+        controller.begin(k, lambda period: targets(20)[period])
+        controller.collect(k)
         used.append(controller.feed_forward[0])
     np.testing.assert_allclose(used, 0.01 * np.array([0, 0, 0, 1, 1, 1, 1, 2, 2, 2]))
-    assert refresh.late == 10
+    assert controller.late == 10
 
 
 def policies_of_a_worker(pipe: Any) -> None:

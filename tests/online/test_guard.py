@@ -12,8 +12,9 @@ from hypothesis.extra.numpy import arrays
 
 from delan.errors import SettingsError
 from delan.joints import JointLimits, JointState
-from delan.online.guard import Guard, GuardSettings, safe_targets
-from delan.robots.two_link import TWO_LINK
+from delan.online.guard import Guard, GuardSettings
+from delan.online.schedule import safe_targets
+from delan.robots.arms import TWO_LINK
 
 DT = 0.002
 LIMITS = TWO_LINK.limits
@@ -239,9 +240,10 @@ def test_many_bad_states_in_a_row_stop_the_robot():
 def test_targets_out_of_reach_end_at_the_joints_range():
     q = np.array([[0.0, 0.0], [3.5, 0.0], [0.0, -3.0]])
     safe = safe_targets(q, np.ones((3, 2)), np.ones((3, 2)), LIMITS)
-    np.testing.assert_array_equal(safe.q, [[0, 0], [3.1, 0], [0, -2.9]])
-    np.testing.assert_array_equal(safe.qd, [[1, 1], [0, 1], [1, 0]])
-    np.testing.assert_array_equal(safe.qdd, safe.qd)
+    inside, qd, qdd = np.split(safe.rows, 3, axis=1)
+    np.testing.assert_array_equal(inside, [[0, 0], [3.1, 0], [0, -2.9]])
+    np.testing.assert_array_equal(qd, [[1, 1], [0, 1], [1, 0]])
+    np.testing.assert_array_equal(qdd, qd)
     np.testing.assert_array_equal(safe.cut, [False, True, True])
 
 

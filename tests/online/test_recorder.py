@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 
 from delan.errors import DataError, SettingsError
 from delan.joints import Joints
-from delan.logs.recording_file import MAGIC, chunk_of, header_line, read_recording_file, read_rows
+from delan.logs.formats import is_log
+from delan.logs.recording_file import chunk_of, header_line, read_recording_file, read_rows
 from delan.online import recorder as recorder_module
 from delan.online.channels import RowLayout
 from delan.online.recorder import Recorder, RecordingFormat
@@ -33,14 +34,8 @@ CONTENT = RecordingFormat(JOINTS, LAYOUT, 0.002)
 
 
 def row(k: int) -> np.ndarray:
-    return LAYOUT.pack(
-        t=0.002 * k,
-        q=[k, -k],
-        qd=[1, 2],
-        tau=[k / 3, np.sqrt(k)],
-        q_des=[k + 0.5, 0],
-        trajectory=k // 4,
-    )
+    joints = [(k, -k), (1, 2), (k / 3, np.sqrt(k)), (k + 0.5, 0)]  # q, q̇, τ, q_des
+    return np.array([0.002 * k, *np.ravel(joints), k // 4])
 
 
 def rows_of(numbers: Any) -> np.ndarray:
@@ -261,7 +256,7 @@ def test_labels_are_whole_numbers(tmp_path):
 
 
 def test_a_file_begins_as_it_says(tmp_path):
-    assert write(tmp_path / "a.run").read_bytes().startswith(MAGIC)
+    assert is_log(write(tmp_path / "a.run"))
 
 
 def test_a_recording_is_not_overwritten_unless_told(tmp_path):

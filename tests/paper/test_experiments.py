@@ -32,8 +32,7 @@ from delan.paper.motion_logs import (
     shuffled_letters,
     with_noise,
 )
-from delan.robots.barrett_wam import WAM4, WAM4_ANALYTIC
-from delan.robots.two_link import TWO_LINK
+from delan.robots.arms import TWO_LINK, WAM4, WAM4_ANALYTIC
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 

@@ -19,9 +19,8 @@ import pytest
 from delan.errors import SettingsError
 from delan.paper import grid
 from delan.paper.backends import Backend, open_workers
-from delan.paper.cells import Cell
+from delan.paper.cells import Cell, Store, Stored, code_version
 from delan.paper.grid import GridProgress, Outcome, forget_programs, run_grid
-from delan.paper.store import Store, Stored, code_version
 from tests.support import toy_cells
 
 ONE, TWO = Backend(workers=1), Backend(workers=2)

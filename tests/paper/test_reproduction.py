@@ -21,7 +21,7 @@ from delan.errors import SettingsError
 from delan.figures import drawing
 from delan.paper import catalogue
 from delan.paper.backends import Backend
-from delan.paper.cells import Cell, Drawn, Experiment, Results, Size
+from delan.paper.cells import Cell, Drawn, Experiment, Results, Size, Store, Stored
 from delan.paper.error_curves import bootstrap_interval, pooled, seed_statistics
 from delan.paper.grid import GridProgress, Outcome
 from delan.paper.reproduction import (
@@ -31,7 +31,6 @@ from delan.paper.reproduction import (
     estimate_costs,
     reproduce,
 )
-from delan.paper.store import Store, Stored
 from delan.report import reproduction_page as report
 from delan.report.reproduction_page import write_reproduction
 from tests.support import toy_experiments as toy

@@ -10,7 +10,7 @@ from PIL import Image
 
 from delan.errors import SettingsError
 from delan.report.clip import ClipSettings, Take, encoder, pictures, write_clip
-from delan.robots.two_link import TWO_LINK
+from delan.robots.arms import TWO_LINK
 from delan.view.sources import ReplaySource
 from tests.support.stand_ins import recorded_letter
 

@@ -28,7 +28,7 @@ from delan.report.fit_figures import (
 )
 from delan.report.fit_page import page_of, write_page
 from delan.report.fit_report import FitReport, verdict_text
-from delan.robots.two_link import TWO_LINK
+from delan.robots.arms import TWO_LINK
 from tests.support.members import pendulum
 from tests.support.simulated_logs import CUTOFF, known_fit, recorded, rubbing
 
@@ -66,7 +66,7 @@ def test_the_page_stands_alone_and_tells_everything(two_link, tmp_path):
     assert page.count("data:image/svg+xml;base64,") == 6
     assert not re.findall(r'(?:src|href)="(?!data:)', page)
     assert len(page) < 600_000
-    for told in (
+    for result in (
         "Deploy the chain",
         "2 validation"
         if len(two_link.validation.samples.trajectories) == 2
@@ -84,7 +84,7 @@ def test_the_page_stands_alone_and_tells_everything(two_link, tmp_path):
         "&#34;seconds&#34;: null",
         "The time was over before all terms",
     ):
-        assert told in page, told
+        assert result in page, result
 
 
 def test_the_page_of_a_part_of_a_log_says_so(two_link):
@@ -218,15 +218,15 @@ def test_the_friction_curve_is_the_friction(two_link):
 
 
 def test_figures_show_units_and_all_joints(two_link):
-    told = predicted(two_link.best.model, two_link.validation, parts=True)
-    assert told.parts is not None
-    np.testing.assert_allclose(told.parts.total, told.torque, atol=1e-9)
-    near = told.rows(window(told.samples))
+    result = predicted(two_link.best.model, two_link.validation, parts=True)
+    assert result.parts is not None
+    np.testing.assert_allclose(result.parts.total, result.torque, atol=1e-9)
+    near = result.rows(window(result.samples))
     assert np.ptp(near.samples.t) <= 8
     for figure in (
         draw_traces(near),
-        draw_residuals(told),
-        draw_workspace(two_link.best.model, told.samples),
+        draw_residuals(result),
+        draw_workspace(two_link.best.model, result.samples),
     ):
         words = " ".join(
             text.get_text()
@@ -240,14 +240,14 @@ def test_figures_show_units_and_all_joints(two_link):
 
 def test_dots_of_friction_are_in_the_legend_and_joints_look_different(two_link):
     model = two_link.best.model
-    told = predicted(model, two_link.validation, parts=True)
-    friction = draw_friction(model, told)
+    result = predicted(model, two_link.validation, parts=True)
+    friction = draw_friction(model, result)
     assert friction is not None
     assert [text.get_text() for text in friction.legends[0].get_texts()] == [
         "measured torque without that of the links",
         "model",
     ]
-    lines = draw_workspace(model, told.samples).axes[0].get_lines()
+    lines = draw_workspace(model, result.samples).axes[0].get_lines()
     assert len({line.get_color() for line in lines}) == 2
 
 

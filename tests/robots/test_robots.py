@@ -17,13 +17,12 @@ from delan.learning.scores import evaluate
 from delan.models.rigid_body import RigidBody
 from delan.motions.cosines import cosines
 from delan.robots import from_mjcf, from_urdf
-from delan.robots.barrett_wam import WAM4, WAM4_ANALYTIC, WAM7, WAM7_ANALYTIC
+from delan.robots.arms import TWO_LINK, WAM4, WAM4_ANALYTIC, WAM7, WAM7_ANALYTIC
 from delan.robots.cable_drive import CableDrivenRobot, CableSettings
 from delan.robots.description import Arm
 from delan.robots.mujoco_robot import MujocoRobot
 from delan.robots.robot import Robot, physics_steps, safe_torque
 from delan.robots.robot_files import urdf_limits
-from delan.robots.two_link import TWO_LINK
 from tests.support.tracking import track
 
 pytest.importorskip("pybullet", reason="PyBullet is an extra")
@@ -252,14 +251,6 @@ def test_the_tool_is_where_kinematics_put_it():
         np.testing.assert_allclose(
             robot.tool_position(), data.oMi[7].act(np.array(WAM7.tool)), atol=1e-12
         )
-
-
-def test_a_payload_is_felt():
-    heavy = RigidBody.from_urdf(TWO_LINK.with_payload(0.5).urdf())
-    light = RigidBody.from_urdf(TWO_LINK.urdf())
-    flat, still = np.zeros(2), np.zeros(2)
-    extra = heavy.inverse_dynamics(flat, still, still) - light.inverse_dynamics(flat, still, still)
-    np.testing.assert_allclose(extra, 0.5 * 9.81 * np.array([1.0, 0.5]), rtol=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from delan.models.dynamics import Normalisation, Promises, in_precision, trainab
 from delan.models.friction import Friction
 from delan.models.model import Model
 from delan.models.network import LagrangianNetwork, LagrangianNetworkSettings
-from delan.solvers.loss import Objective, Samples, Scale, data_loss, loss
+from delan.solvers.loss import Objective, Samples, Scale, data_loss, loss, residual
 from delan.solvers.marquardt import MarquardtSettings, _normal_equations, init, update
 from tests.support.members import pendulum
 
@@ -78,7 +78,7 @@ def test_the_losses_are_what_the_paper_writes(model, dataset):
 def test_weight_decay_leaves_friction_alone(model, dataset):
     """Its sizes have units: a penalty would make it smaller than it is."""
     head = eqx.tree_at(
-        lambda one: one.weights.value, Friction(dataset.joints), 5.0 * jnp.ones((3, 1))
+        lambda head: head.weights.value, Friction(dataset.joints), 5.0 * jnp.ones((3, 1))
     )
     actuated = Model(model, head)
     decay = Objective(weight_decay=0.01)
@@ -104,7 +104,7 @@ def test_weight_decay_leaves_friction_alone(model, dataset):
 
 
 def _with_friction(model: Model, weights: jax.Array) -> Model:
-    return eqx.tree_at(lambda one: one.friction.weights.value, model, weights)
+    return eqx.tree_at(lambda model: model.friction.weights.value, model, weights)
 
 
 def test_a_truthful_model_has_no_loss(dataset):
@@ -133,9 +133,10 @@ def test_normal_equations_are_the_gradient_and_its_jacobian(model, dataset, chun
     def model_of(w):
         return eqx.combine(unravel(w), fixed)
 
-    gradient, curvature = jax.jit(
-        lambda w: _normal_equations(model_of, w, samples, scale, objective, chunk)
-    )(flat)
+    def error(w, sample):
+        return residual(model_of(w), sample, scale, objective)
+
+    gradient, curvature = jax.jit(lambda w: _normal_equations(error, w, samples, chunk))(flat)
     expected = jax.jit(jax.grad(lambda w: data_loss(model_of(w), samples, scale, objective)))(flat)
     np.testing.assert_allclose(2 * gradient, expected, rtol=1e-9, atol=1e-12)
 

@@ -1,4 +1,4 @@
-"""When the starts of a chain have found the valley that leads to the arm."""
+"""When the starts of a chain agree on a valley, and starts that diverge."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -25,9 +25,8 @@ def test_two_starts_that_do_alike_on_validation_agree():
 
 def test_two_that_do_alike_in_training_agree_if_what_they_learned_holds():
     assert agreed(*losses((0.104, 0.0145), (0.0047, 0.0041), (0.0067, 0.0042)))
-    assert not agreed(
-        *losses((0.104, 0.0145), (0.09, 0.0148))
-    )  # a valley that leads nowhere, found twice
+    # Two starts in the same wrong valley.
+    assert not agreed(*losses((0.104, 0.0145), (0.09, 0.0148)))
 
 
 def test_one_start_alone_agrees_with_nobody():
@@ -42,5 +41,5 @@ def test_a_start_that_went_astray_is_left_as_it_is(wrong):
     assert at_rest is not None
     assert np.abs(looseness(at_rest)).max() < 1e-9
     bent = chain(Joints.revolute(3)).turn.at[1, 0, 0].set(wrong)
-    astray = eqx.tree_at(lambda one: one.mechanics.turn, model, bent)
+    astray = eqx.tree_at(lambda model: model.mechanics.turn, model, bent)
     assert _settled(astray) is astray

@@ -3,6 +3,7 @@ accelerations.
 """
 
 from dataclasses import replace
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -20,7 +21,7 @@ from delan.logs.preparation import PreparationSettings, prepare
 from delan.models.friction import FrictionSettings
 from delan.models.model import as_model
 from delan.models.rigid_body import RigidBody
-from delan.robots.two_link import TWO_LINK
+from delan.robots.arms import TWO_LINK
 from delan.solvers.settings import TrainingSettings
 from delan.solvers.windows import SECONDS, Windows, mean_torque
 from tests.support.members import DYNAMICS, actuated, friction_in
@@ -56,22 +57,24 @@ def moved(model, *, seconds: float = 1.0, rate: float = 1000.0) -> Dataset:
     )
 
 
+def largest_error(tau: Any, windows: Windows) -> float:
+    """The largest error of mean torques, relative to the largest torque of each joint."""
+    return float(np.max(np.abs(tau - windows.tau) / np.abs(windows.tau).max(axis=0)))
+
+
 @pytest.mark.parametrize("name", ["chain, 7 joints", "network, mixed joints"])
 def test_windows_of_a_models_own_torque_hold_its_mean(name):
     model = as_model(DYNAMICS[name]())
     windows = Windows.of(moved(model))
-    told = mean_torques(model, windows)
-    size = np.abs(windows.tau).max(axis=0)
-    # What is left is the rule of rectangles over rows that are averaged by twelve.
-    assert np.max(np.abs(told - windows.tau) / size) < 2e-3
+    # The rest is the error of sums over points, each the mean of twelve rows.
+    assert largest_error(mean_torques(model, windows), windows) < 2e-3
 
 
 def test_where_every_row_is_a_point_the_identity_holds_to_the_fourth_power_of_the_step():
     model = as_model(DYNAMICS["chain, 7 joints"]())
     windows = Windows.of(moved(model, rate=80.0))
     assert windows.q.shape[1] == round(SECONDS * 80)
-    told = mean_torques(model, windows)
-    assert np.max(np.abs(told - windows.tau) / np.abs(windows.tau).max(axis=0)) < 5e-4
+    assert largest_error(mean_torques(model, windows), windows) < 5e-4
 
 
 def test_windows_with_half_the_points_hold_the_mean_nearly_as_well():
@@ -79,12 +82,9 @@ def test_windows_with_half_the_points_hold_the_mean_nearly_as_well():
     windows = Windows.of(moved(model))
     coarse = windows.coarser()
     assert coarse.q.shape[1] == windows.q.shape[1] // 2
-    told = mean_torques(model, coarse)
-    assert (
-        np.max(np.abs(told - windows.tau) / np.abs(windows.tau).max(axis=0)) < 8e-3
-    )  # four times, as steps double
-    odd = windows.rows(slice(None))
-    odd = eqx.tree_at(lambda one: one.q, odd, odd.q[:, 1:])
+    # Four times the error, since steps are twice as long.
+    assert largest_error(mean_torques(model, coarse), windows) < 8e-3
+    odd = eqx.tree_at(lambda windows: windows.q, windows, windows.q[:, 1:])
     assert odd.coarser() is odd
 
 
@@ -97,8 +97,7 @@ def test_friction_with_memory_is_in_the_mean():
         *rows
     )
     windows = Windows.of(replace(dataset, tau=np.asarray(tau)), model.friction_settings)
-    told = mean_torques(model, windows)
-    assert np.max(np.abs(told - windows.tau) / np.abs(windows.tau).max(axis=0)) < 5e-3
+    assert largest_error(mean_torques(model, windows), windows) < 5e-3
 
 
 def test_noise_in_positions_hurts_windows_less_than_differences():
@@ -115,7 +114,7 @@ def test_noise_in_positions_hurts_windows_less_than_differences():
     windows = evaluate_windows(model, prepare(noisy))
     plain = prepare(noisy)
     tau = jax.jit(jax.vmap(model.inverse_dynamics))(
-        *(jnp.asarray(one) for one in (plain.q, plain.qd, plain.qdd))
+        *map(jnp.asarray, (plain.q, plain.qd, plain.qdd))
     )
     differences = np.mean((np.asarray(tau) - plain.tau) ** 2, axis=0) / plain.tau.var(axis=0)
     assert windows.torque.nmse_mean < 1e-3
@@ -130,6 +129,11 @@ def test_windows_keep_to_rows_that_count_and_cross_no_gap():
     assert len(part) == len(range(0, 1000 - 192 + 1, 50))
     two = replace(dataset, trajectory=(dataset.t >= 1.1).astype(int))
     assert len(Windows.of(two)) < len(Windows.of(dataset))
+    # A lost row is a gap, and so is a time that goes back.
+    lost = dataset.rows(np.arange(len(dataset)) != 1000)
+    assert len(Windows.of(lost)) == 2 * len(range(0, 1000 - 192, 50))
+    restarted = replace(dataset, t=dataset.t - 1.0 * (dataset.t >= 1.0))
+    assert len(Windows.of(restarted)) == 2 * len(part)
     with pytest.raises(DataError, match=r"no motion of 0.2 s"):
         Windows.of(replace(dataset, counted=dataset.t < 0.1))
 
@@ -152,19 +156,18 @@ def test_the_settings_of_an_unfiltered_preparation():
 
 
 def swinging(seconds: float = 6.0, rate: float = 500.0) -> Dataset:
-    """The two-link arm on a motion that shows all of it; its accelerations are no numbers."""
+    """The two-link arm on an informative motion; its accelerations are NaN."""
     arm = RigidBody.from_urdf(TWO_LINK.urdf())
     t, q, qd, qdd = swept(arm.joints, seconds, rate)
     pace = np.array([7.0, 11.0])
     more = [0.2 * pace ** (n - 1) * np.sin(np.outer(t, pace) + n * np.pi / 2) for n in range(3)]
-    q, qd, qdd = (one + other for one, other in zip((q, qd, qdd), more, strict=True))
+    q, qd, qdd = np.array([q, qd, qdd]) + more
     tau = np.stack([arm.inverse_dynamics(*row) for row in zip(q, qd, qdd, strict=True)])
-    none = np.full_like(q, np.nan)
     return Dataset(
         t=t,
         q=q,
         qd=qd,
-        qdd=none,
+        qdd=np.full_like(q, np.nan),
         tau=tau,
         trajectory=np.zeros(len(t), dtype=int),
         joints=arm.joints,
@@ -173,13 +176,12 @@ def swinging(seconds: float = 6.0, rate: float = 500.0) -> Dataset:
 
 def test_identification_on_windows_finds_the_arm_and_never_looks_at_accelerations():
     motion = swinging()
-    found = identify(
-        motion, TWO_LINK.urdf(), IdentifySettings(friction=(), armature=False, windows=True)
-    ).model
+    settings = IdentifySettings(friction=(), armature=False, windows=True)
+    model = identify(motion, TWO_LINK.urdf(), settings).model
     true = RigidBody.from_urdf(TWO_LINK.urdf())
     for q, qd, qdd in np.random.default_rng(0).uniform(-2, 2, (20, 3, 2)):
         wanted = true.inverse_dynamics(q, qd, qdd)
-        np.testing.assert_allclose(found.inverse_dynamics(q, qd, qdd), wanted, rtol=0.01, atol=0.02)
+        np.testing.assert_allclose(model.inverse_dynamics(q, qd, qdd), wanted, rtol=0.01, atol=0.02)
 
 
 @pytest.mark.slow
@@ -194,8 +196,8 @@ def test_a_chain_learns_without_accelerations_and_chooses_its_friction_so():
     true = RigidBody.from_urdf(TWO_LINK.urdf())
     q, qdd = np.random.default_rng(1).uniform(-1, 1, (2, 2))
     wanted = true.inverse_dynamics(q, np.zeros(2), qdd)
-    told = result.model.mechanics.inverse_dynamics(jnp.asarray(q), jnp.zeros(2), jnp.asarray(qdd))
-    np.testing.assert_allclose(told, wanted, rtol=0.05, atol=0.1)
+    tau = result.model.mechanics.inverse_dynamics(jnp.asarray(q), jnp.zeros(2), jnp.asarray(qdd))
+    np.testing.assert_allclose(tau, wanted, rtol=0.05, atol=0.1)
 
 
 def test_a_feed_forward_network_cannot_do_without_accelerations():

@@ -13,8 +13,7 @@ from delan.logs.doctor import Finding
 from delan.logs.doctor.motion import measured_columns
 from delan.models.rigid_body import RigidBody
 from delan.motions.cosines import cosines
-from delan.robots.barrett_wam import DRIVE_INERTIA, WAM4, WAM7
-from delan.robots.two_link import TWO_LINK, letter_motion
+from delan.robots.arms import DRIVE_INERTIA, TWO_LINK, WAM4, WAM7, letter_motion
 from tests.support.random_arms import random_arm, rigid
 
 SLIDING = ("revolute", "prismatic", "revolute")

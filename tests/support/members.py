@@ -17,7 +17,7 @@ from delan.models.model import Model, as_model
 from delan.models.network import LagrangianNetwork, LagrangianNetworkSettings
 from delan.models.rigid_body import RigidBody
 from delan.models.trust import Domain, Trust
-from delan.robots.two_link import TWO_LINK
+from delan.robots.arms import TWO_LINK
 
 
 def network(joints: Joints, seed: int = 0, scale: float = 1.0, **settings) -> LagrangianNetwork:
@@ -113,9 +113,11 @@ DYNAMICS: dict[str, Callable[[], DynamicsModel]] = {
         armature=np.array([0.1, 0.05]),
         friction=Friction.known(
             TWO_LINK.joints,
-            coulomb=np.array([0.5, 0.2]),
-            viscous=np.array([0.3, 0.1]),
-            offset=np.array([0.1, -0.1]),
+            {
+                "coulomb": np.array([0.5, 0.2]),
+                "viscous": np.array([0.3, 0.1]),
+                "offset": np.array([0.1, -0.1]),
+            },
         ),
     ),
     "rigid body, friction under load": lambda: RigidBody.from_urdf(

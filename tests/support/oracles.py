@@ -41,7 +41,8 @@ def paper_layer_torque(network: LagrangianNetwork, q: Array, qd: Array, qdd: Arr
     lower, d_lower = _lagrangian_layer(network.lower, lambda x: x, h, dh)
     gravity, d_gravity = _lagrangian_layer(network.gravity, lambda x: x, h, dh)
 
-    scale = network._inertia_scale()[:, None]
+    units = network.normalisation
+    scale = jnp.sqrt(units.tau_std / units.qdd_std)[:, None]
     chol = jnp.zeros((n, n)).at[np.diag_indices(n)].set(diagonal + network.settings.offset)
     chol = scale * chol.at[np.tril_indices(n, -1)].set(lower)
     d_chol = jnp.zeros((n, n, n)).at[np.diag_indices(n)].set(d_diagonal)  # [row, column, joint]
@@ -51,7 +52,7 @@ def paper_layer_torque(network: LagrangianNetwork, q: Array, qd: Array, qdd: Arr
     inertia_dot = chol @ chol_dot.T + chol_dot @ chol.T  # eq. 10
     d_inertia = jnp.einsum("iaj,ka->ikj", d_chol, chol) + jnp.einsum("ia,kaj->ikj", chol, d_chol)
     d_energy = jnp.einsum("i,ikj,k->j", qd, d_inertia, qd) / 2  # eq. 14
-    g = network.normalisation.tau_std * gravity
+    g = units.tau_std * gravity
     if network.settings.gravity == "potential":
-        g = network._potential_scale() * d_gravity[0]
+        g = jnp.max(units.tau_std) * d_gravity[0]
     return chol @ chol.T @ qdd + inertia_dot @ qd - d_energy + g

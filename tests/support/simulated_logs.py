@@ -36,7 +36,7 @@ def rubbing(arm: Arm) -> RigidBody:
     """The arm with viscous and Coulomb friction and an offset."""
     size = np.linspace(0.4, 0.1, arm.joints.dof)
     friction = Friction.known(
-        arm.joints, coulomb=size, viscous=size / 2, offset=size / 10, width=0.05
+        arm.joints, {"coulomb": size, "viscous": size / 2, "offset": size / 10}, width=0.05
     )
     return RigidBody.from_urdf(arm.urdf(), friction=friction)
 

@@ -19,15 +19,13 @@ from delan.models.geometry import from_rigid_body
 from delan.models.model import Blueprint, Model
 from delan.models.rigid_body import RigidBody
 from delan.online.clocks import SteppedClock
-from delan.online.controller import TrackingController
-from delan.online.learner import Candidate
+from delan.online.controller import Direct
 from delan.online.loop import Rig, run_loop
-from delan.online.model_torque import Direct
 from delan.online.recorder import Recorder, RecordingFormat
 from delan.online.stats import row_layout
+from delan.robots.arms import TWO_LINK, letter_motion
 from delan.robots.mujoco_robot import MujocoRobot
 from delan.robots.robot import Robot, low_gains
-from delan.robots.two_link import TWO_LINK, letter_motion
 
 Fault = Callable[[JointState], JointState]
 
@@ -123,11 +121,11 @@ class StandInLearner:
     def give(self, t: float, q: np.ndarray, qd: np.ndarray, tau: np.ndarray) -> None:
         self.given.append((t, q.copy(), qd.copy(), tau.copy()))
 
-    def poll(self, t: float) -> Candidate | None:
+    def poll(self, t: float) -> np.ndarray | None:
         self.polled += 1
         if not (self.alive and self._offers and self._offers[0][0] <= t):
             return None
-        return Candidate(self._offers.pop(0)[1], 0.0)
+        return self._offers.pop(0)[1]
 
     def watch(self) -> None:
         self.watched += 1
@@ -178,9 +176,8 @@ def recorded_letter(folder: Path) -> Path:
     """A recording of one letter, led by the true model."""
     path = folder / "recording.run"
     robot = MujocoRobot.of(TWO_LINK, dt=2e-3)
-    controller = TrackingController(low_gains(TWO_LINK))
     content = RecordingFormat(TWO_LINK.joints, row_layout(2), 2e-3)
     with Recorder(path, content, overwrite=True) as recorder:
-        rig = Rig(robot, controller, Direct(TWO_LINK_BODY), recorder=recorder)
+        rig = Rig(robot, low_gains(TWO_LINK), Direct(TWO_LINK_BODY), recorder=recorder)
         run_loop(rig, letter_motion("c", dt=2e-3), SteppedClock())
     return path

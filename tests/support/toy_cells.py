@@ -15,7 +15,7 @@ from delan.models.model import Blueprint
 from delan.models.network import LagrangianNetworkSettings
 from delan.models.rigid_body import RigidBody
 from delan.paper.cells import Cell, Result
-from delan.robots.two_link import TWO_LINK, letter_motion
+from delan.robots.arms import TWO_LINK, letter_motion
 
 TIMEOUT = 120.0
 

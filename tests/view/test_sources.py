@@ -19,7 +19,7 @@ from delan.online.host_process import LiveSettings, begin
 from delan.online.schedule import make_schedule
 from delan.online.stats import row_layout
 from delan.robots import ARMS, arm_named
-from delan.robots.two_link import TWO_LINK, letter_motion
+from delan.robots.arms import TWO_LINK, letter_motion
 from delan.view import run_process, sources
 from delan.view.live_page import ended_text
 from delan.view.run_process import wait_for_address

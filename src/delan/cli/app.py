@@ -6,6 +6,8 @@ import inspect
 import os
 import re
 from collections.abc import Callable
+from dataclasses import MISSING, field, fields
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -63,8 +65,7 @@ JsonOption = Annotated[bool, json_flag("the scores")]
 SeedOption = Annotated[
     int,
     typer.Option(
-        help="Seed of all randomness; where no clock bounds the work, it gives the same result "
-        "again.",
+        help="Random seed. Runs are reproducible unless the wall clock limits them.",
         min=0,
     ),
 ]
@@ -95,34 +96,59 @@ def _with_exit_codes(function: Command, bad_input: int) -> Command:
             raise typer.Exit(bad_input) from None
         except KeyboardInterrupt:
             typer.echo("delan: stopped", err=True)
-            raise typer.Exit(130) from None
+            raise typer.Exit(130) from None  # 128 + SIGINT, as shells report it
 
     return run
 
 
-def takes(keyword: str, make: Callable[..., Any]) -> Callable[[Command], Command]:
-    """Give a command the options of `make`; it receives what `make` returns under `keyword`.
+def option(default: Any, *names: str, **how: Any) -> Any:
+    """Return a field of a record of options: its default, and what `typer.Option` takes."""
+    return field(default=default, metadata={"typer": typer.Option(*names, **how)})
 
-    `make` is a record or a function; its parameters are keyword-only and annotated for typer.
+
+def argument(default: Any = MISSING, **how: Any) -> Any:
+    """Return a field of a record of options that is typed without a name."""
+    return field(default=default, metadata={"typer": typer.Argument(**how)})
+
+
+def takes(
+    keyword: str, record: type, make: Callable[..., Any] | None = None
+) -> Callable[[Command], Command]:
+    """Give a command the fields of a record as options; it receives the record under `keyword`.
+
+    Where `make` is given, the command receives what that makes of the values.
     """
-    options = inspect.signature(make).parameters
+    options = _parameters(record)
 
     def decorate(function: Command) -> Command:
         own = inspect.signature(function, eval_str=True)
-        parameters = dict(own.parameters)
-        del parameters[keyword]
+        others = [parameter for parameter in own.parameters.values() if parameter.name != keyword]
 
         @functools.wraps(function)
         def run(*args: Any, **kwargs: Any) -> None:
-            given = {name: kwargs.pop(name) for name in options}
-            function(*args, **kwargs, **{keyword: make(**given)})
+            given = {parameter.name: kwargs.pop(parameter.name) for parameter in options}
+            function(*args, **kwargs, **{keyword: (make or record)(**given)})
 
         # typer reads the options of a command from its signature.
-        signature = own.replace(parameters=[*parameters.values(), *options.values()])
+        signature = own.replace(parameters=[*others, *options])
         run.__signature__ = signature  # pyright: ignore[reportAttributeAccessIssue]
         return run
 
     return decorate
+
+
+def _parameters(record: Any) -> list[inspect.Parameter]:
+    parameters = dict(inspect.signature(record).parameters)
+    for each in fields(record):
+        if "typer" in each.metadata:
+            annotation = Annotated[each.type, each.metadata["typer"]]
+            parameters[each.name] = parameters[each.name].replace(annotation=annotation)
+    return list(parameters.values())
+
+
+def versions(*packages: str) -> dict[str, str]:
+    """Return the installed version of each package."""
+    return {package: version(package) for package in packages}
 
 
 def keep_compiled() -> None:
@@ -175,7 +201,6 @@ def write_picture(figure: Any, path: Path) -> None:
     from ..storage import write_whole
 
     suffix = path.suffix[1:].lower()
-    # Enough dots per inch for text of 6 points to be read.
     write_whole(path, lambda file: figure.savefig(file, format=suffix, dpi=130))
 
 
@@ -195,7 +220,6 @@ def read_friction(text: str) -> "FrictionChoice":
             near = difflib.get_close_matches(terms[-1], (*known, "auto", "none"), n=1)
             guess = f"; did you mean {near[0]}?" if near else ""
             raise SettingsError(
-                f"--friction is auto, none, or some of {', '.join(known)}; "
-                f"got {terms[-1]!r}{guess}"
+                f"--friction is auto, none, or some of {', '.join(known)}; got {terms[-1]!r}{guess}"
             )
     return FrictionSettings(tuple(terms))

@@ -1,4 +1,4 @@
-"""The command `delan demo`."""
+"""The command `delan demo`: the smallest experiment of the paper, and a page about it."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from .app import SeedOption, app, command, require_writable
+from .terminal import show_scores, watching
 
 
 @app.command()
@@ -19,14 +20,12 @@ def demo(
 
     from ..paper.demo import DemoSettings, run_demo
     from ..report.demo_page import write_demo_page
-    from .terminal import show_scores, watching
 
     page = out / "report.html"
     require_writable(page, make_folder=True)
-    with watching() as begun:
-        watchers = [begun("DeLaN"), begun("feed-forward")]
+    with watching() as begin:
+        watchers = [begin("DeLaN"), begin("feed-forward")]
         result = run_demo(DemoSettings(), key=jax.random.key(seed), progress=watchers)
     write_demo_page(result, page)
-    scores = {name: fitted.scores for name, fitted in result.models.items()}
-    show_scores(scores, "3 test letters")
+    show_scores({name: model.scores for name, model in result.models.items()}, "3 test letters")
     typer.echo(f"The page with every torque and its components: {page}")

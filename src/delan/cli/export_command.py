@@ -1,97 +1,169 @@
-"""What `delan export` does: a model file as a folder of C code, or of functions in another format."""
+"""The command `delan export`: a model file as C code, or as functions in another format."""
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import jax
 import typer
 
-from .. import storage
-from ..deploy.casadi_export import export_casadi
-from ..deploy.layout import TAKEN, ExportSettings, Shape
-from ..deploy.project import export, told_of
-from ..deploy.ros2 import package_name
-from ..deploy.stablehlo import export_stablehlo
 from ..errors import SettingsError
-from .gate_command import verdict_for
+from .app import ModelArgument, app, command, json_flag, option, takes
+from .gate_command import gate_verdict
 
-FORMATS = {"stablehlo": export_stablehlo, "casadi": export_casadi}
-"""Those that are not C."""
+if TYPE_CHECKING:
+    from ..deploy.layout import ExportSettings
 
 
-def run_export(
-    model: Path, out: Path | None, settings: ExportSettings, *, kind: str, ros2: bool, as_json: bool
-) -> None:
-    """Write the model, and say what to type next."""
-    if kind != "c" and (ros2 or not settings.fast_math):
+@dataclass(frozen=True, kw_only=True)
+class ExportRequest:
+    """The options of `delan export`."""
+
+    model: ModelArgument
+    out: Path | None = option(
+        None, "-o", "--out", help="Folder to write into; default: named after the model."
+    )
+    kind: Literal["c", "stablehlo", "casadi"] = option(
+        "c",
+        "--format",
+        help="c: C99 code; stablehlo: programs for JAX, of whole batches; casadi: symbolic "
+        "functions for model-predictive control, always in double.",
+    )
+    name: str | None = option(
+        None, help="Prefix of all names in the code; default: the name of the model file."
+    )
+    double: bool = option(False, "--double", help="Double precision instead of float.")
+    exact_math: bool = option(
+        False,
+        "--exact-math",
+        help="The C library's exp and tanh instead of faster ones (error 3e-7).",
+    )
+    ros2: bool = option(
+        False,
+        "--ros2",
+        help="Add a ROS 2 package in ros2/: a plugin for `inverse_dynamics_solver`.",
+    )
+    as_json: Annotated[bool, json_flag("what was written")] = False
+
+    @property
+    def folder(self) -> Path:
+        """Where the code goes."""
+        return self.out or self.model.with_name(f"{self.model.stem}_{self.kind}")
+
+    @property
+    def settings(self) -> "ExportSettings":
+        """The settings of the export."""
+        from ..deploy.layout import ExportSettings
+
+        name = self.name
+        if name is None:
+            name = word_of(self.model.stem)
+        precision = "double" if self.double or self.kind == "casadi" else "float"
+        return ExportSettings(name, precision, fast_math=not self.exact_math)
+
+
+@app.command()
+@command
+@takes("request", ExportRequest)
+def export(*, request: ExportRequest) -> None:
+    """Write a model as C99 code for a controller: no Python there, no allocation, no dependency but
+    libm.
+
+    Other formats are functions in files, with a page that tells how to call them.
+    """
+    settings = request.settings
+    if request.kind != "c" and (request.ros2 or request.exact_math):
         raise SettingsError(
-            f"--ros2 and --exact-math are about C code; leave them out for --format {kind}"
+            f"--ros2 and --exact-math are about C code; leave them out for --format {request.kind}"
         )
-    if kind == "casadi":
-        settings = replace(settings, precision="double")
+    import jax
+
+    from .. import storage
+    from ..deploy.layout import Shape
+    from ..deploy.project import history_of
+
     with jax.enable_x64(True):  # all digits that the file has
-        learned = storage.load(model)
-    header = storage.read_header(model)
-    gate = verdict_for(model, header)
-    story = {"gate": gate} | told_of(header)
-    out = model.with_name(f"{model.stem}_{kind}") if out is None else out
-    told: dict[str, Any] = {
-        "folder": str(out),
-        "model": str(model),
+        learned = storage.load(request.model)
+    header = storage.read_header(request.model)
+    verdict = gate_verdict(request.model, header)
+    payload = {
+        "folder": str(request.folder),
+        "model": str(request.model),
         "precision": settings.precision,
-        "gate": gate,
+        "gate": verdict,
+        **_write(request, learned, settings, {"gate": verdict} | history_of(header)),
     }
-    if kind == "c":
-        made = export(learned, out, settings, story, ros2=ros2)
-        told |= {
-            "name": settings.name,
-            "functions": list(made.functions),
-            "checksum": made.checksum,
-            "ros2": ros2,
-        }
-    else:
-        told |= FORMATS[kind](learned, out, settings, story)
-    if as_json:
-        typer.echo(json.dumps(told))
+    if request.as_json:
+        typer.echo(json.dumps(payload))
         return
-    if kind == "c":
-        _say_code(out, settings.name, told["functions"], ros2)
+    if request.kind == "c":
+        _show_code(request, settings.name, payload["functions"])
     else:
+        folder = request.folder
         typer.echo(
-            f"Functions: {', '.join(told['functions'])} in {out}; {out}/README.md tells how to call them"
+            f"Functions: {', '.join(payload['functions'])} in {folder}; {folder}/README.md tells "
+            "how to call them"
         )
         if Shape.of(learned).stops:
             typer.echo(
-                "This model remembers the way (friction with stops), and these functions do not: see README.md"
+                "This model remembers the way (friction with stops), and these functions do not: "
+                "see README.md"
             )
-    typer.echo(f"Gate: {gate}")
+    typer.echo(f"Gate: {verdict}")
 
 
-def _say_code(out: Path, name: str, functions: list[str], ros2: bool) -> None:
+def _write(
+    request: ExportRequest, learned: Any, settings: "ExportSettings", history: dict[str, str]
+) -> dict[str, Any]:
+    """Write the files; return what they hold."""
+    from ..deploy import casadi_export, project, stablehlo
+
+    if request.kind == "stablehlo":
+        return stablehlo.export_stablehlo(learned, request.folder, settings, history)
+    if request.kind == "casadi":
+        return casadi_export.export_casadi(learned, request.folder, settings, history)
+    written = project.export(learned, request.folder, settings, history, ros2=request.ros2)
+    return {
+        "name": settings.name,
+        "functions": list(written.functions),
+        "checksum": written.checksum,
+        "ros2": request.ros2,
+    }
+
+
+def _show_code(request: ExportRequest, name: str, functions: list[str]) -> None:
+    from ..deploy.project import package_name
+
+    out = request.folder
     typer.echo(f"Code: {out}/{name}.h and {name}.c, with {', '.join(functions)}")
     if "state_update" in functions:
         typer.echo(
-            f"This model remembers the way (friction with stops): keep one {name}_state for each robot, call "
-            f"{name}_state_init once and {name}_state_update in every period, and pass it first, as {out}/example.c "
-            "does; with NULL the friction is wrong after each reversal"
+            f"This model remembers the way (friction with stops): keep one {name}_state for each "
+            f"robot, call {name}_state_init once and {name}_state_update in every period, and pass "
+            f"it first, as {out}/example.c does; with NULL the friction is wrong after each "
+            "reversal"
         )
     if (out / "example.new.c").exists():
         typer.echo(
-            f"{out}/example.c is not as it was written, and stays as it is; the new one is example.new.c"
+            f"{out}/example.c is not as it was written, and stays as it is; the new one is "
+            "example.new.c"
         )
     typer.echo(
-        f"Test it on the machine that will run it: cd {out} && cc -std=c99 -O3 {name}.c test.c -lm && ./a.out"
+        f"Test it on the machine that will run it: cd {out} && "
+        f"cc -std=c99 -O3 {name}.c test.c -lm && ./a.out"
     )
-    if ros2:
+    if request.ros2:
         typer.echo(
             f"ROS 2: put {out}/ros2 into a workspace; the plugin is {package_name(name)}/Solver"
         )
 
 
 def word_of(stem: str) -> str:
-    """A file's name as one that may begin names in C."""
+    """Return a file's name as a word that names in C may begin with."""
+    from ..deploy.layout import TAKEN
+
     word = re.sub(r"[^A-Za-z0-9_]", "_", stem)
-    return word if word[:1].isalpha() and word.lower() not in TAKEN else f"arm_{word}"
+    if word[:1].isalpha() and word.lower() not in TAKEN:
+        return word
+    return f"arm_{word}"

@@ -1,6 +1,5 @@
-"""`delan fit`: learn a model of the robot in a log, write it and a page with the reasons."""
+"""The command `delan fit`: learn a model of the robot in a log, and write it with a report."""
 
-import json
 import shlex
 import signal
 import sys
@@ -8,16 +7,33 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from importlib.metadata import version
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from .app import JsonOption, SeedOption, app, command, require_writable
-from .log_options import LogsArgument, name_of, takes_log_options
-from .messages import say, say_if_excerpt, say_if_useless
+from ..errors import SettingsError
+from .app import (
+    JsonOption,
+    SeedOption,
+    app,
+    command,
+    option,
+    read_friction,
+    require_writable,
+    takes,
+    versions,
+)
+from .log_options import LogsArgument, described_robot, name_of, takes_log_options
+from .terminal import say, say_if_excerpt, watching
+
+if TYPE_CHECKING:
+    from ..learning.fit_settings import FitSettings
+    from ..learning.study import FrictionChoice
+    from ..logs.options import LogOptions
+    from ..models.model import Architecture
+    from ..report.fit_report import FitReport
 
 # What a step of the fit is called while it runs.
 STEPS = {
@@ -28,171 +44,237 @@ STEPS = {
     "residual": "training a network beside the URDF's arm",
     "trust": "computing the band and what more data would bring",
 }
+# Options for the training of a single model.
+SINGLE = ("epochs", "optimizer", "width", "depth", "weight_decay", "seeds", "resume")
 # A fit that took this many times the seconds asked for says why.
 LATE = 1.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitRequest:
+    """The options of `delan fit`, without those of its logs."""
+
+    log: LogsArgument
+    out: Path | None = option(
+        None,
+        "-o",
+        "--out",
+        help="Model file to write; default: LOG's name with .delan, in this folder.",
+    )
+    test: Path | None = option(
+        None, help="Log or folder to score the model on; never used to choose it."
+    )
+    urdf: Path | None = option(
+        None, help="URDF of the robot: models based on it compete with the learned ones."
+    )
+    report: Path | None = option(
+        None, help="Report to write; default: the model's name with .html.", metavar="PAGE"
+    )
+    model: Literal["auto", "chain", "delan", "feedforward"] = option(
+        "auto",
+        help="auto: all of them compete, the best on the validation motion is kept; chain: a "
+        "rigid arm of learned geometry; delan: the paper's DeLaN network; feedforward: a "
+        "feed-forward network.",
+    )
+    friction: str | None = option(
+        None,
+        help="none; auto: viscous, coulomb and offset, and further terms while held-out motion "
+        "is explained better; or a list of terms such as viscous,coulomb, from armature, "
+        "viscous, coulomb, asymmetric, stribeck, offset, load, stops. Default: auto; none for "
+        "--model delan.",
+        show_default=False,
+    )
+    cutoff: float | None = option(
+        None,
+        metavar="HZ",
+        help="Cut-off of the low-pass filter; default: chosen on the validation motion.",
+    )
+    accelerations: Literal["auto", "filtered", "none"] = option(
+        "auto",
+        help="filtered: from filtered motion; none: torques averaged over short windows need "
+        "no accelerations and no filter; auto: the better of the two.",
+    )
+    seed: SeedOption = 0
+    seconds: float | None = option(
+        None,
+        help="Limit of the wall clock, compilation included; approximate, because every model "
+        "gets one trial. Default: as long as it needs.",
+    )
+    epochs: int | None = option(
+        None, help="Single model: passes over the data, in place of --seconds; default: chosen."
+    )
+    optimizer: Literal["auto", "adam", "lm"] = option(
+        "auto", help="Single model: auto chooses by the size of the problem."
+    )
+    width: int | None = option(
+        None, help="Single model: units of each hidden layer; default: chosen."
+    )
+    depth: int | None = option(None, help="Single model: hidden layers; default: 2.")
+    weight_decay: float = option(
+        0.0,
+        help="Single model: weight of the squared weights in the loss (λ of the paper's eq. 9).",
+    )
+    seeds: int = option(
+        1,
+        help="Single model: train N models in parallel; keep the one with the lowest "
+        "validation error.",
+        min=1,
+        metavar="N",
+    )
+    resume: bool = option(
+        False, "--resume", help="Single model: continue from the checkpoint of a stopped fit."
+    )
+    as_json: JsonOption = False
+
+    def __post_init__(self) -> None:
+        # First of all: the checks below take for granted that these are names of files.
+        require_writable(self.model_path, self.report)
+        if self.seconds is not None and self.epochs is not None:
+            raise SettingsError("--seconds and --epochs both limit the training; give one of them")
+        if self.urdf is not None and self.model != "auto":
+            raise SettingsError(
+                f"--urdf lets models of the URDF compete; leave --model {self.model} out, or --urdf"
+            )
+        # The default of an option is the value of the class.
+        given = [name for name in SINGLE if getattr(self, name) != getattr(FitRequest, name)]
+        single = ", ".join("--" + name.replace("_", "-") for name in given)
+        if self.resume and self.seeds > 1:
+            raise SettingsError("--resume continues one training; leave --seeds out")
+        if single and self.model == "auto":
+            raise SettingsError(
+                f"{single}: for the training of one model, and --model auto compares several; "
+                f"leave {single} out, or name one --model"
+            )
+        if self.page_path == self.model_path:
+            raise SettingsError(
+                f"model and page cannot both be {self.page_path}; give another --out or --report"
+            )
+        if self.model == "feedforward" and self.friction not in (None, "none"):
+            raise SettingsError(
+                "a feed-forward network learns friction with everything else; leave --friction out"
+            )
+        windows = self.accelerations == "none"
+        if windows and (self.model == "feedforward" or self.cutoff is not None or single):
+            raise SettingsError(
+                "--accelerations none is for Lagrangian models: there is no --cutoff, no --model "
+                "feedforward and no option of a single training with it; leave one of them out"
+            )
+        _ = self.friction_choice  # refuses unknown terms
+        _ = self.models  # refuses hidden layers of a chain
+
+    @property
+    def model_path(self) -> Path:
+        """Where the model goes: into this folder, unless --out says otherwise."""
+        return self.out or Path(self.log[0].stem + ".delan")
+
+    @property
+    def page_path(self) -> Path:
+        """Where the page goes: beside the model, unless --report says otherwise."""
+        return self.report or self.model_path.with_suffix(".html")
+
+    @property
+    def checkpoint(self) -> Path | None:
+        """Where an unfinished training of a single model is kept."""
+        if self.model == "auto" or self.seeds > 1:
+            return None
+        return self.model_path.with_name(self.model_path.name + ".checkpoint")
+
+    @property
+    def friction_choice(self) -> "FrictionChoice | Literal['usual']":
+        """The friction that was asked for."""
+        if self.friction is None:
+            return "usual"
+        return read_friction(self.friction)
+
+    @property
+    def models(self) -> "str | Architecture":
+        """The model that was asked for, by its name or, with a size, by its settings."""
+        from ..models.feed_forward import FeedForwardSettings
+        from ..models.network import LagrangianNetworkSettings
+
+        if self.width is None and self.depth is None:
+            return self.model
+        if self.model == "chain":
+            raise SettingsError(
+                "a chain has no hidden layers; leave --width and --depth out, or choose another "
+                "--model"
+            )
+        settings = LagrangianNetworkSettings()
+        if self.model == "feedforward":
+            settings = FeedForwardSettings()
+        if self.width is not None:
+            settings = replace(settings, width=self.width)
+        if self.depth is not None:
+            settings = replace(settings, depth=self.depth)
+        return settings
+
+    @property
+    def settings(self) -> "FitSettings":
+        """The settings of the fit."""
+        from ..learning.fit_settings import FitSettings
+        from ..learning.model_fit import TrainingStart
+        from ..solvers.loss import Objective
+        from ..solvers.settings import TrainingSettings
+
+        training = TrainingSettings(
+            optimizer=self.optimizer,
+            epochs=self.epochs,
+            objective=Objective(weight_decay=self.weight_decay),
+        )
+        return FitSettings(
+            accelerations=self.accelerations,
+            cutoff=self.cutoff,
+            training=training,
+            seeds=self.seeds,
+            start=TrainingStart(checkpoint=self.checkpoint, resume=self.resume),
+        )
 
 
 @app.command()
 @command
 @takes_log_options
-def fit(
-    log: LogsArgument,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "-o",
-            "--out",
-            help="Model file to write; default: LOG's name with .delan, in this folder.",
-        ),
-    ] = None,
-    test: Annotated[
-        Path | None,
-        typer.Option(help="Log or folder to score the model on; never used to choose it."),
-    ] = None,
-    urdf: Annotated[
-        Path | None,
-        typer.Option(help="URDF of the robot: models based on it compete with the learned ones."),
-    ] = None,
-    report: Annotated[
-        Path | None,
-        typer.Option(help="Report to write; default: the model's name with .html.", metavar="PAGE"),
-    ] = None,
-    model: Annotated[
-        Literal["auto", "chain", "delan", "feedforward"],
-        typer.Option(
-            help="auto: all of them compete, the best on the validation motion is kept; chain: a "
-            "rigid arm of learned geometry; delan: the paper's DeLaN network; feedforward: a "
-            "feed-forward network."
-        ),
-    ] = "auto",
-    friction: Annotated[
-        str | None,
-        typer.Option(
-            help="none; auto: viscous, coulomb and offset, and further terms while held-out motion "
-            "is explained better; or a list of terms such as viscous,coulomb, from armature, "
-            "viscous, coulomb, asymmetric, stribeck, offset, load, stops. Default: auto; none for "
-            "--model delan.",
-            show_default=False,
-        ),
-    ] = None,
-    cutoff: Annotated[
-        float | None,
-        typer.Option(
-            metavar="HZ",
-            help="Cut-off of the low-pass filter; default: chosen on the validation motion.",
-        ),
-    ] = None,
-    accelerations: Annotated[
-        Literal["auto", "filtered", "none"],
-        typer.Option(
-            help="filtered: from filtered motion; none: torques averaged over short windows need "
-            "no accelerations and no filter; auto: the better of the two."
-        ),
-    ] = "auto",
-    seed: SeedOption = 0,
-    seconds: Annotated[
-        float | None,
-        typer.Option(
-            help="Limit of the wall clock, compilation included; approximate, because every model "
-            "gets one trial. Default: as long as it needs."
-        ),
-    ] = None,
-    epochs: Annotated[
-        int | None,
-        typer.Option(
-            help="Single model: passes over the data, in place of --seconds; default: chosen."
-        ),
-    ] = None,
-    optimizer: Annotated[
-        Literal["auto", "adam", "lm"],
-        typer.Option(help="Single model: auto chooses by the size of the problem."),
-    ] = "auto",
-    width: Annotated[
-        int | None, typer.Option(help="Single model: units of each hidden layer; default: chosen.")
-    ] = None,
-    depth: Annotated[
-        int | None, typer.Option(help="Single model: hidden layers; default: 2.")
-    ] = None,
-    weight_decay: Annotated[
-        float,
-        typer.Option(
-            help="Single model: weight of the squared weights in the loss (λ of the paper's eq. 9)."
-        ),
-    ] = 0.0,
-    seeds: Annotated[
-        int,
-        typer.Option(
-            help="Single model: train N models in parallel; keep the one with the lowest "
-            "validation error.",
-            min=1,
-            metavar="N",
-        ),
-    ] = 1,
-    resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume", help="Single model: continue from the checkpoint of a stopped fit."
-        ),
-    ] = False,
-    as_json: JsonOption = False,
-    *,
-    log_options: Any,
-) -> None:
+@takes("request", FitRequest)
+def fit(*, request: FitRequest, log_options: Any) -> None:
     """Learn a model of the robot in LOG, say whether to deploy it, and write it with a report."""
-    out = Path(log[0].stem + ".delan") if out is None else out
-    for path in (out, report):
-        if path is not None:
-            require_writable(path)
-    from .fit_request import FitRequest
+    began = time.perf_counter()
+    report = _fitted(request, log_options)
+    interrupted = report.fit.interrupted
+    if interrupted and not report.verdict.beats_constant:
+        say("stopped before any model was better than a constant torque; no model was written")
+        raise typer.Exit(130)
+    from .fit_output import write_outcome
 
-    request = FitRequest(
-        logs=tuple(log),
-        log_options=log_options,
-        out=out,
-        test=test,
-        urdf=urdf,
-        page=report,
-        model=model,
-        friction=friction,
-        cutoff=cutoff,
-        accelerations=accelerations,
-        seconds=seconds,
-        epochs=epochs,
-        optimizer=optimizer,
-        width=width,
-        depth=depth,
-        weight_decay=weight_decay,
-        seeds=seeds,
-        resume=resume,
-        seed=seed,
-        as_json=as_json,
-        command=shlex.join(["delan", *sys.argv[1:]]),
-    )
-    raise typer.Exit(run_fit(request))
+    write_outcome(request, log_options, report)
+    seconds = time.perf_counter() - began
+    if request.seconds is not None and seconds > LATE * request.seconds:
+        reason = "every model gets one trial, and programs are compiled when first used"
+        say(f"it took {seconds:.0f} s, more than the {request.seconds:g} s asked for: {reason}")
+    if interrupted:
+        more = ", --resume continues" if request.model != "auto" else ""
+        say(f"stopped early; {request.model_path} holds the best model so far{more}")
+        raise typer.Exit(130)
 
 
-def run_fit(request: Any) -> int:
-    """Read the log, fit, write the model and the page; returns the exit code."""
+def _fitted(request: FitRequest, log_options: "LogOptions") -> "FitReport":
+    """Read and check the log, and fit models to it."""
     from ..learning import fit as fitting
+    from ..logs.doctor import check_up
     from ..logs.excerpts import sketch
     from ..logs.reading import read_log
     from ..report.fit_report import FitReport
-    from .check_command import check_up
-    from .fit_output import warn_of
-    from .fit_request import require_readable
+    from .fit_output import require_test_log, warn_of
 
-    began = time.perf_counter()
-    name = name_of(request.logs)
-    recording = read_log(list(request.logs), request.log_options)
+    name = name_of(request.log)
+    recording = read_log(request.log, log_options)
     say_if_excerpt(recording, name)
     if request.test is not None:
-        require_readable(request, recording)
+        require_test_log(request.test, log_options, recording)
     say(f"{name}: {len(recording.t)} rows of {recording.joints.dof} joints")
-    recording, findings = check_up(recording, request.urdf)
+    recording, findings = check_up(recording, described_robot(request.urdf))
     warn_of(findings)
-    if request.resume and not request.checkpoint.exists():
+    if request.resume and request.checkpoint is not None and not request.checkpoint.exists():
         say(f"there is no checkpoint {request.checkpoint}; starting anew")
-    with _stoppable() as stop, _followed() as listen:
+    with _stoppable() as stop, watching(say) as begin:
         result = fitting.fit(
             recording,
             request.models,
@@ -201,132 +283,24 @@ def run_fit(request: Any) -> int:
             settings=request.settings,
             seconds=request.seconds,
             seed=request.seed,
-            listen=listen,
+            listen=lambda step: begin(STEPS.get(step, step)),
             stop=stop,
         )
-    report = FitReport(
+    return FitReport(
         log=name,
         fit=result,
         findings=findings,
-        versions={name: version(name) for name in ("delan", "jax", "equinox", "numpy")},
-        command=request.command,
+        versions=versions("delan", "jax", "equinox", "numpy"),
+        command=shlex.join(["delan", *sys.argv[1:]]),
         sketch=sketch(recording),
     )
-    if result.interrupted and not report.verdict.beats_constant:
-        say("stopped before any model was better than a constant torque; no model was written")
-        return 130
-    _finish(request, report)
-    took = time.perf_counter() - began
-    if request.seconds is not None and took > LATE * request.seconds:
-        reason = "every model gets one trial, and programs are compiled when first used"
-        say(f"it took {took:.0f} s, more than the {request.seconds:g} s asked for: {reason}")
-    if result.interrupted:
-        more = ", --resume continues" if request.model != "auto" else ""
-        say(f"stopped early; {request.out} holds the best model so far{more}")
-        return 130
-    return 0
-
-
-def _finish(request: Any, report: Any) -> None:
-    """Write the model, score it on the test log, write the page and show the outcome."""
-    from ..learning.uncertainty import coverage
-    from ..report.fit_page import write_page
-    from .fit_output import as_dict, show
-
-    _save(request, report)  # before the test log is read, whose faults must not cost the model
-    if request.test is not None:
-        report = _with_test(request, report)
-        _save(request, report)
-    shares = None if report.trusted is None else coverage(report.trusted, report.unseen)
-    report = replace(report, coverage=shares, motion_file=_write_motion(request, report.fit))
-    say("drawing the page")
-    write_page(report, request.page_path)
-    if request.as_json:
-        typer.echo(json.dumps(as_dict(request, report)))
-    else:
-        show(request, report)
-    if not report.fit.interrupted:
-        say_if_useless(report.verdict.error)
-
-
-def _with_test(request: Any, report: Any) -> Any:
-    """The report with the errors of every model on the test log."""
-    from ..learning.model_fit import score
-    from ..logs.preparation import prepare
-    from .fit_request import read_test_log
-
-    say(f"scoring on {request.test.name}")
-    result = report.fit
-    recording = read_test_log(request, report.sketch, result.dataset.joints)
-    say_if_excerpt(recording, request.test.name)
-    how = result.preparation.settings
-    dataset = prepare(recording, how)
-    scored = dataset
-    training = result.options.settings.training
-    if request.accelerations == "none":
-        scored = prepare(recording, how.unfiltered)
-        training = replace(training, accelerations="none")
-    scores = {}
-    for entry in result.entries:
-        scores[entry.name] = score(entry.deployed, scored, training)
-    return replace(report, test=request.test.name, test_set=dataset, test_scores=scores)
-
-
-def _write_motion(request: Any, result: Any) -> str | None:
-    """Write the motion to record next as an npz file beside the model; returns its path."""
-    import numpy as np
-
-    from ..storage import write_whole
-
-    if result.motion is None:
-        return None
-    path = request.out.with_suffix(".next.npz")
-    motion = result.motion.trajectory
-    arrays: dict[str, Any] = {name: getattr(motion, name) for name in ("t", "q", "qd", "qdd")}
-    arrays["joint_names"] = np.array(result.dataset.joints.names)
-    write_whole(path, lambda file: np.savez(file, **arrays))
-    return str(path)
-
-
-def _save(request: Any, report: Any) -> None:
-    """Write the chosen model with the history of its making."""
-    from ..report.fit_report import verdict_text
-    from ..storage import save
-    from .fit_output import models_of
-    from .messages import plain
-
-    result = report.fit
-    entry = report.chosen
-    provenance = result.provenance()
-    if entry.name in report.test_scores:
-        provenance["scores"]["test"] = report.test_scores[entry.name].as_dict()
-    provenance |= {
-        "log": report.log,
-        "sketch": dict(report.sketch),
-        "models": models_of(report),
-        "decision": report.verdict.decision,
-        "verdict": verdict_text(report),
-    }
-    save(result.model, request.out, provenance=plain(provenance))
-
-
-@contextmanager
-def _followed() -> Iterator[Any]:
-    """A listener that shows each step of the fit."""
-    from .terminal import watching
-
-    with watching(say) as begin:
-
-        def listen(name: str) -> Any:
-            return begin(STEPS.get(name, name))
-
-        yield listen
 
 
 @contextmanager
 def _stoppable() -> Iterator[threading.Event]:
     """The first Ctrl-C sets the event, so that the best model is kept; the second interrupts."""
     stop = threading.Event()
+    # Python delivers signals to the main thread only, and lets no other set a handler.
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return

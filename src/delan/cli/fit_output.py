@@ -1,34 +1,148 @@
-"""What `delan fit` prints: a verdict and tables for people, JSON for scripts."""
+"""The output of `delan fit`: the model file with its scores, a page, tables and JSON."""
 
+import json
 import math
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from ..errors import SettingsError
+from ..joints import Dataset, Recording
 from ..learning.fit import Fit
+from ..learning.model_fit import score
 from ..learning.scores import Scores
 from ..learning.study import Entry
+from ..learning.uncertainty import coverage
 from ..logs.doctor.finding import Finding
+from ..logs.excerpts import share_known, sketch
+from ..logs.options import LogOptions
+from ..logs.preparation import prepare
+from ..logs.reading import read_log, stream_log
+from ..models.dynamics import require_same_joints
+from ..report.fit_page import write_page
 from ..report.fit_report import NAMES, FitReport, verdict_text
-from .fit_request import FitRequest
-from .messages import plain, say
+from ..storage import SEEN_SHARE, save, write_whole
+from .fit_command import FitRequest
+from .terminal import plain, say, say_if_excerpt, say_if_useless
+
+# Rows of a test log that are read before the training, to refuse a wrong log early.
+FIRST_ROWS = 1000
 
 
 def warn_of(findings: tuple[Finding, ...]) -> None:
-    """One line if the doctor found errors in the log, and one for each unit that looks wrong."""
+    """Print a line for each unit that looks wrong, and one if the log has errors."""
+    kinds = []
     for finding in findings:
         if finding.kind == "units":
             say(f"{finding.where}: {finding.text}; {finding.remedy}")
-    errors = [finding for finding in findings if finding.severity == "error"]
-    if errors:
-        kinds = ", ".join(dict.fromkeys(finding.kind.replace("_", " ") for finding in errors))
-        say(f"the log has errors ({kinds}); `delan check` says where they are and what to do")
+        if finding.severity == "error":
+            kinds.append(finding.kind.replace("_", " "))
+    if kinds:
+        names = ", ".join(dict.fromkeys(kinds))
+        say(f"the log has errors ({names}); `delan check` says where they are and what to do")
 
 
-def show(request: FitRequest, report: FitReport) -> None:
+def require_test_log(test: Path, options: LogOptions, recording: Recording) -> None:
+    """Find out from its first rows, before the training, that the test log is of another robot."""
+    first = next(stream_log(test, options, rows=FIRST_ROWS, sound=False))
+    columns = {name: getattr(first, name)[:1] for name in ("t", "q", "tau", "trajectory")}
+    # Only the joints are compared: positions stand for velocities, which a log need not have.
+    row = Dataset(
+        **columns, qd=first.q[:1], qdd=first.q[:1], joints=first.joints, source=first.source
+    )
+    require_same_joints(recording.joints, row)
+    _require_unseen(test, sketch(recording), first)
+
+
+def _require_unseen(test: Path, known: Mapping[str, Any], recording: Recording) -> None:
+    """Refuse to test on motion that is in the log to learn from."""
+    share = share_known(known, recording)
+    if share >= SEEN_SHARE:
+        raise SettingsError(
+            f"--test {test.name}: about {100 * share:.0f} % of the rows looked at are in the log "
+            "to learn from; a test needs motion that no model has seen: give another log, or leave "
+            "--test out"
+        )
+
+
+def write_outcome(request: FitRequest, log_options: LogOptions, report: FitReport) -> None:
+    """Write the model, score it on the test log, write the page and print the outcome."""
+    _save(request, report)  # before the test log is read, whose faults must not cost the model
+    if request.test is not None:
+        report = _with_test(request.test, request, log_options, report)
+        _save(request, report)
+    if report.trusted is not None:
+        report = replace(report, coverage=coverage(report.trusted, report.unseen))
+    report = replace(report, motion_file=_write_motion(request, report.fit))
+    say("drawing the page")
+    write_page(report, request.page_path)
+    if request.as_json:
+        typer.echo(json.dumps(as_dict(request, report)))
+    else:
+        _show(request, report)
+    if not report.fit.interrupted:
+        say_if_useless(report.verdict.error)
+
+
+def _save(request: FitRequest, report: FitReport) -> None:
+    """Write the chosen model with the history of its making."""
+    entry = report.chosen
+    provenance = report.fit.provenance()
+    if entry.name in report.test_scores:
+        provenance["scores"]["test"] = report.test_scores[entry.name].as_dict()
+    provenance |= {
+        "log": report.log,
+        "sketch": dict(report.sketch),
+        "models": _models(report),
+        "decision": report.verdict.decision,
+        "verdict": verdict_text(report),
+    }
+    save(report.fit.model, request.model_path, provenance=plain(provenance))
+
+
+def _with_test(
+    test: Path, request: FitRequest, log_options: LogOptions, report: FitReport
+) -> FitReport:
+    """Return the report with the errors of every model on the test log."""
+    say(f"scoring on {test.name}")
+    result = report.fit
+    recording = read_log(test, log_options)
+    _require_unseen(test, report.sketch, recording)  # before, only its first rows were compared
+    if request.urdf is not None:
+        recording = replace(recording, joints=result.dataset.joints)
+    say_if_excerpt(recording, test.name)
+    settings = result.preparation.settings
+    dataset = prepare(recording, settings)
+    scored = dataset
+    training = result.options.settings.training
+    if request.accelerations == "none":
+        scored = prepare(recording, settings.unfiltered)
+        training = replace(training, accelerations="none")
+    scores = {}
+    for entry in result.entries:
+        scores[entry.name] = score(entry.deployed, scored, training)
+    return replace(report, test=test.name, test_set=dataset, test_scores=scores)
+
+
+def _write_motion(request: FitRequest, result: Fit) -> str | None:
+    """Write the motion to record next as an npz file beside the model; return its path."""
+    if result.motion is None:
+        return None
+    path = request.model_path.with_suffix(".next.npz")
+    motion = result.motion.trajectory
+    arrays: dict[str, Any] = {name: getattr(motion, name) for name in ("t", "q", "qd", "qdd")}
+    arrays["joint_names"] = np.array(result.dataset.joints.names)
+    write_whole(path, lambda file: np.savez(file, **arrays))
+    return str(path)
+
+
+def _show(request: FitRequest, report: FitReport) -> None:
     """Print the verdict, notes, the errors of every model, and what was written."""
     typer.echo(verdict_text(report))
     training = report.chosen.training
@@ -41,14 +155,14 @@ def show(request: FitRequest, report: FitReport) -> None:
                 f"Validation nMSE of {len(training.members)} seeds: {low:.2e} … {middle:.2e} … "
                 f"{high:.2e} (min, median, max); the best is kept."
             )
-    _show_models(report)
-    typer.echo(f"Model: {request.out}")
+    Console().print(_models_table(report))
+    typer.echo(f"Model: {request.model_path}")
     typer.echo(f"Page: {request.page_path}")
     if report.motion_file is not None:
         typer.echo(f"Motion to record next: {report.motion_file}")
 
 
-def _show_models(report: FitReport) -> None:
+def _models_table(report: FitReport) -> Table:
     """A row for each model, narrow enough for 80 columns: its mean nMSE, and its worst joint."""
     table = Table(title=f"Errors of every model (mean nMSE); {report.log}", title_justify="left")
     table.add_column("model")
@@ -63,12 +177,13 @@ def _show_models(report: FitReport) -> None:
         if report.test_scores:
             cells.append(f"{report.test_scores[entry.name].torque.nmse_mean:.2e}")
         table.add_row(*cells, _worst_joint(report, entry), f"{entry.seconds:.0f}")
-    Console().print(table)
+    return table
 
 
 def _worst_joint(report: FitReport, entry: Entry) -> str:
     scores = report.test_scores.get(entry.name, entry.validation)
     errors = zip(scores.torque.nmse, entry.model.joints.names, strict=True)
+    # A joint whose torque is constant has no nMSE.
     finite = [(error, name) for error, name in errors if math.isfinite(error)]
     if not finite:
         return "–"
@@ -77,86 +192,78 @@ def _worst_joint(report: FitReport, entry: Entry) -> str:
 
 
 def as_dict(request: FitRequest, report: FitReport) -> dict[str, Any]:
-    """The outcome for a script: plain numbers, lists and names."""
+    """Return the outcome for a script: plain numbers, lists and names."""
     entry = report.chosen
+    training = entry.training
+    assert training is not None  # only a constant has none, and it is never chosen
     scores = report.test_scores.get(entry.name, entry.validation)
-    coverage = None if report.coverage is None else report.coverage.tolist()
     return plain(
         {
             **scores.as_dict(),
             "seconds": report.fit.seconds,
             "scored_on": report.verdict.judged_on,
             "validation": entry.validation.as_dict(),
-            **_training_of(entry),
+            "optimizer": training.optimizer,
+            "reason": training.reason,
+            "spread": training.spread,
+            "events": training.events,
+            "friction": [asdict(step) for step in training.selection],
+            "doubtful": training.doubtful,
             "interrupted": report.fit.interrupted,
             "decision": report.verdict.decision,
             "verdict": verdict_text(report),
             "chosen": entry.name,
-            "models": models_of(report),
-            "preparation": _preparation_of(report.fit),
-            "coverage": coverage,
-            "more_data": _more_data_of(report),
+            "models": _models(report),
+            "preparation": _preparation(report.fit),
+            "coverage": None if report.coverage is None else report.coverage.tolist(),
+            "more_data": _more_data(report),
             "findings": [finding.as_dict() for finding in report.findings],
-            "model": str(request.out),
+            "model": str(request.model_path),
             "report": str(request.page_path),
             "seed": request.seed,
         }
     )
 
 
-def _training_of(entry: Entry) -> dict[str, Any]:
-    training = entry.training
-    assert training is not None  # only a constant has none, and it is never chosen
-    return {
-        "optimizer": training.optimizer,
-        "reason": training.reason,
-        "spread": training.spread,
-        "events": list(training.events),
-        "friction": [asdict(step) for step in training.selection],
-        "doubtful": training.doubtful,
-    }
-
-
-def models_of(report: FitReport) -> dict[str, Any]:
-    """The errors of every model."""
-    return {entry.name: _model_of(report, entry) for entry in report.fit.entries}
-
-
-def _model_of(report: FitReport, entry: Entry) -> dict[str, Any]:
-    learned_from = "training" if entry.relearned is None else "training and validation"
-    fields = {
-        "validation": _errors(entry.validation),
-        "seconds": entry.seconds,
-        "chosen": dict(entry.chosen),
-        "learned_from": learned_from,
-    }
-    if entry.name in report.test_scores:
-        fields["test"] = _errors(report.test_scores[entry.name])
-    return fields
+def _models(report: FitReport) -> dict[str, Any]:
+    """Return the errors of every model."""
+    models = {}
+    for entry in report.fit.entries:
+        fields = {
+            "validation": _errors(entry.validation),
+            "seconds": entry.seconds,
+            "chosen": dict(entry.chosen),
+            "learned_from": "training",
+        }
+        if entry.relearned is not None:
+            fields["learned_from"] = "training and validation"
+        if entry.name in report.test_scores:
+            fields["test"] = _errors(report.test_scores[entry.name])
+        models[entry.name] = fields
+    return models
 
 
 def _errors(scores: Scores) -> dict[str, Any]:
-    return {"nmse": list(scores.torque.nmse), "nmse_mean": scores.torque.nmse_mean}
+    return {"nmse": scores.torque.nmse, "nmse_mean": scores.torque.nmse_mean}
 
 
-def _preparation_of(fit: Fit) -> dict[str, Any]:
-    choice = fit.preparation
+def _preparation(fit: Fit) -> dict[str, Any]:
     done = fit.dataset.preparation
     chain = fit.entry("chain")
     windows = None
     if chain is not None and chain.windows is not None:
         windows = asdict(chain.windows)
     return {
-        **asdict(choice.settings),
-        "trials": [asdict(trial) for trial in choice.trials],
-        "delay_gain": choice.delay_gain,
+        **asdict(fit.preparation.settings),
+        "trials": [asdict(trial) for trial in fit.preparation.trials],
+        "delay_gain": fit.preparation.delay_gain,
         "accelerations": fit.options.settings.accelerations,
         "nmse_of_chain": windows,
         "done": None if done is None else asdict(done),
     }
 
 
-def _more_data_of(report: FitReport) -> dict[str, Any]:
+def _more_data(report: FitReport) -> dict[str, Any]:
     curve = report.fit.curve
     motion = report.fit.motion
     fields: dict[str, Any] = {"curve": None, "next": None}

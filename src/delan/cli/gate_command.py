@@ -1,77 +1,96 @@
-"""What `delan gate` does: a model examined, the certificate printed and kept beside the model file."""
+"""The command `delan gate`: a model is examined; a certificate is printed and kept beside it."""
 
 import json
-from collections.abc import Iterator, Sequence
-from importlib.metadata import version
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import jax
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from .. import storage
-from ..deploy.certificate import Certificate, Check, unseen_motion
-from ..deploy.gate import GateSettings, examine
-from ..deploy.workspace import limits_of_urdf, read_limits
 from ..errors import ModelFileError, SettingsError
-from ..joints import Recording
-from ..logs.excerpts import share_known
-from ..logs.options import LogOptions
-from ..logs.preparation import PreparationSettings, prepare
-from ..logs.reading import read_log
-from .evaluate_command import preparation_of_file, with_kinds_of
-from .log_options import name_of
-from .messages import say_if_excerpt
+from .app import ModelArgument, app, json_flag, judging_command, versions
+from .log_options import name_of, read_for_model, takes_log_options
+
+if TYPE_CHECKING:
+    from ..deploy.certificate import Certificate, Check
+    from ..joints import Recording
 
 
-def run_gate(
-    model: Path,
-    logs: Sequence[Path],
-    log_options: LogOptions,
+@app.command()
+@judging_command
+@takes_log_options
+def gate(
+    model: ModelArgument,
+    log: Annotated[
+        list[Path],
+        typer.Option(
+            "--log", help="Log of motion that the model was not trained on; may be repeated."
+        ),
+    ],
+    limits: Annotated[
+        Path | None,
+        typer.Option(
+            help="TOML file with torque and, if known, lower, upper and velocity of the joints."
+        ),
+    ] = None,
+    urdf: Annotated[Path | None, typer.Option(help="URDF of the robot, for its limits.")] = None,
+    as_json: Annotated[bool, json_flag("the certificate")] = False,
     *,
-    limits: Path | None,
-    urdf: Path | None,
-    as_json: bool,
-) -> bool:
-    """Examine a model file, tell and keep what was found; whether it may drive."""
-    if limits is None and urdf is None:
+    log_options: Any,
+) -> None:
+    """Decide whether a model may drive a robot; a certificate is kept beside it.
+
+    Exit code 0 only if every check passes, 1 if the model is refused, 2 if it could not be
+    examined.
+    """
+    limits_file = limits or urdf
+    if limits_file is None:
         raise SettingsError(
             "torques are examined against the robot's limits; give --limits FILE.toml or --urdf"
         )
-    with jax.enable_x64(True):
+    import jax
+
+    from .. import storage
+    from ..deploy.certificate import Certificate
+    from ..deploy.gate import GateSettings, examine
+    from ..deploy.workspace import limits_of_urdf, read_limits
+
+    with jax.enable_x64(True):  # all digits that the file has
         learned = storage.load(model)
-    joints = learned.joints
-    robot = (
-        read_limits(limits, joints) if limits is not None else limits_of_urdf(_there(urdf), joints)
-    )
-    recording = with_kinds_of(joints, read_log(list(logs), log_options))
-    say_if_excerpt(recording, name_of(logs))
-    how = PreparationSettings() if recording.qdd is not None else preparation_of_file(model)
+    if limits is None:
+        robot = limits_of_urdf(limits_file, learned.joints)
+    else:
+        robot = read_limits(limits, learned.joints)
+    recording, dataset = read_for_model(model, learned.joints, log, log_options)
     header = storage.read_header(model)
-    examined = examine(learned, robot, prepare(recording, how), GateSettings())
-    found = Certificate((*_known(model, header, recording), *examined.checks))
-    told = found.as_dict() | {
+    examined = examine(learned, robot, dataset, GateSettings())
+    certificate = Certificate((*_unseen_check(model, header, recording), *examined.checks))
+    payload = certificate.as_dict() | {
         "model": model.name,
         "checksum": header["checksum"],
-        "log": name_of(logs),
+        "log": name_of(log),
         "trained_on": header.get("log"),
-        "limits": (limits or _there(urdf)).name,
-        "versions": {name: version(name) for name in ("delan", "jax", "numpy")},
+        "limits": limits_file.name,
+        "versions": versions("delan", "jax", "numpy"),
     }
-    kept = certificate_path(model)
-    storage.write_whole(kept, lambda file: file.write(json.dumps(told, indent=1).encode()))
+    path = _certificate_path(model)
+    storage.write_whole(path, lambda file: file.write(json.dumps(payload, indent=1).encode()))
     if as_json:
-        typer.echo(json.dumps(told | {"certificate": str(kept)}))
+        typer.echo(json.dumps(payload | {"certificate": str(path)}))
     else:
-        _show(found, model.name)
-        typer.echo(f"Certificate: {kept}")
-    return found.passed
+        _show(certificate, model.name)
+        typer.echo(f"Certificate: {path}")
+    if not certificate.passed:
+        raise typer.Exit(1)
 
 
-def _known(model: Path, header: dict[str, Any], recording: Recording) -> Iterator[Check]:
-    """Whether the log is the one that the model was trained on, of a file that remembers it."""
+def _unseen_check(model: Path, header: dict[str, Any], recording: "Recording") -> Iterator["Check"]:
+    """Whether the log is the one that the model was trained on, if the model file says of which."""
+    from ..deploy.certificate import unseen_motion
+    from ..logs.excerpts import share_known
+
     if "sketch" not in header:
         return
     try:
@@ -82,41 +101,36 @@ def _known(model: Path, header: dict[str, Any], recording: Recording) -> Iterato
         ) from None
 
 
-def certificate_path(model: Path) -> Path:
-    """Where the certificate of a model file is kept."""
+def _certificate_path(model: Path) -> Path:
     return model.with_suffix(".gate.json")
 
 
-def verdict_for(model: Path, header: dict[str, Any]) -> str:
-    """What the gate said of just these weights, in one line."""
+def gate_verdict(model: Path, header: dict[str, Any]) -> str:
+    """Return what the gate said of just these weights, in one line."""
     try:
-        told = json.loads(certificate_path(model).read_text(encoding="utf-8"))
-        if told["checksum"] == header["checksum"]:
-            return f"{told['verdict']} (log {told['log']}, limits {told['limits']})"
-        return "the certificate is of other weights; run `delan gate`"
+        certificate = json.loads(_certificate_path(model).read_text(encoding="utf-8"))
+        if certificate["checksum"] != header["checksum"]:
+            return "the certificate is of other weights; run `delan gate`"
+        where = f"log {certificate['log']}, limits {certificate['limits']}"
+        return f"{certificate['verdict']} ({where})"
     except OSError:
         return "never examined; run `delan gate`"
     except (ValueError, KeyError, TypeError):
         return "the certificate is damaged; run `delan gate`"
 
 
-def _there(path: Path | None) -> Path:
-    assert path is not None
-    return path
-
-
-def _show(found: Certificate, name: str) -> None:
-    table = Table(title=f"{name}: {found.verdict}", title_justify="left")
+def _show(certificate: "Certificate", name: str) -> None:
+    table = Table(title=f"{name}: {certificate.verdict}", title_justify="left")
     for column in ("", "check", "asked", "found"):
         table.add_column(column)
-    for check in found.checks:
-        table.add_row("ok" if check.passed else "NO", check.name, check.asked, check.found)
+    problems = []
+    for check in certificate.checks:
+        mark = "ok"
+        if not check.passed:
+            mark = "NO"
+            problems.append(f"{check.name}: {check.why}. What to do: {check.cure}.")
+        table.add_row(mark, check.name, check.asked, check.found)
     console = Console()
     console.print(table)
-    for check in found.checks:
-        if not check.passed:
-            console.print(
-                f"{check.name}: {check.why}. What to do: {check.cure}.",
-                highlight=False,
-                markup=False,
-            )
+    for problem in problems:
+        console.print(problem, highlight=False, markup=False)

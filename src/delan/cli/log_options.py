@@ -1,22 +1,28 @@
-"""The options by which every command that reads logs is told of their columns, units, signs and
-joints.
+"""The logs of a command: options for their columns, units, signs and joints, and how they are read.
+
+A command reads a log by its options alone, for a model file, or with the URDF of the robot.
 """
 
-import functools
-import inspect
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import SettingsError
+from ..errors import ModelFileError, SettingsError
+from .app import option, takes
+from .terminal import say_if_excerpt
 
 if TYPE_CHECKING:
+    from ..joints import Dataset, Joints, Recording
+    from ..logs.doctor.checked_log import DescribedRobot
     from ..logs.options import LogOptions
+    from ..logs.preparation import PreparationSettings
 
 LOG_FORMS = "CSV, Parquet, npz, MAT, HDF5 or a ROS 2 bag"
+# Memory for the values of a log, unless another size is given [MB].
+MEMORY = 200.0
 
 LogsArgument = Annotated[
     list[Path],
@@ -24,125 +30,79 @@ LogsArgument = Annotated[
         metavar="LOG", help=f"{LOG_FORMS}; several files or a folder are several trajectories."
     ),
 ]
-MapOption = Annotated[
-    list[str] | None,
-    typer.Option(
+
+
+@dataclass(frozen=True, kw_only=True)
+class TypedLogOptions:
+    """The options of a log as they are typed."""
+
+    map_: list[str] | None = option(
+        None,
         "--map",
         metavar="Q=COLUMNS",
-        help="Columns of t, q, qd, qdd, tau, current or trajectory: --map 'q=joint_pos_{}', --map 'tau=column{9-15}', "
-        "--map q=a,b,c or the name of an array. May be repeated.",
-    ),
-]
-DegreesOption = Annotated[
-    bool, typer.Option("--degrees", help="Positions and their rates are in degrees.")
-]
-GainOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="K,…", help="Torque of a current in N m/A, one for all joints or one each."
-    ),
-]
-FlipOption = Annotated[
-    list[str] | None,
-    typer.Option(
+        help="Columns of t, q, qd, qdd, tau, current or trajectory: --map 'q=joint_pos_{}', "
+        "--map 'tau=column{9-15}', --map q=a,b,c or the name of an array. May be repeated.",
+    )
+    degrees: bool = option(False, "--degrees", help="Positions and their rates are in degrees.")
+    gain: str | None = option(
+        None,
+        metavar="K,…",
+        help="Torque per current in N m/A: one number for all joints, or one for each.",
+    )
+    flip: list[str] | None = option(
+        None,
         metavar="Q:JOINTS",
-        help="Turn signs: tau, tau:2,5 or q:1 (with its rates). May be repeated.",
-    ),
-]
-JointsOption = Annotated[
-    str | None,
-    typer.Option(
+        help="Reverse signs: tau, tau:2,5 or q:1 (with its rates). May be repeated.",
+    )
+    joints: str | None = option(
+        None,
         metavar="J,…",
         help="Joints to keep, in this order, by name or by number in the log, from 0.",
-    ),
-]
-TimeScaleOption = Annotated[
-    float | None,
-    typer.Option(metavar="S", help="Seconds in one unit of the log's time; default: found."),
-]
-RateOption = Annotated[
-    float | None, typer.Option(metavar="HZ", help="Samples a second, for a log without time.")
-]
-MemoryOption = Annotated[
-    float,
-    typer.Option(
+    )
+    time_scale: float | None = option(
+        None,
+        metavar="S",
+        help="Seconds in one unit of the log's time; default: recognised from the log.",
+    )
+    rate: float | None = option(
+        None, metavar="HZ", help="Sampling rate, for a log without time stamps."
+    )
+    memory: float = option(
+        MEMORY,
         metavar="MB",
-        help="Memory for the log's numbers. Of a larger log evenly spaced stretches are used, and you are told.",
-    ),
-]
-MEMORY = 200.0
-"""What the numbers of a log take at most, unless another size is typed [MB]."""
-
-_OPTIONS: dict[str, tuple[Any, Any]] = {
-    "map_": (MapOption, None),
-    "degrees": (DegreesOption, False),
-    "gain": (GainOption, None),
-    "flip": (FlipOption, None),
-    "joints": (JointsOption, None),
-    "time_scale": (TimeScaleOption, None),
-    "rate": (RateOption, None),
-    "memory": (MemoryOption, MEMORY),
-}
+        help="Memory for the log's numbers. A larger log is sampled in evenly "
+        "spaced segments, and a message says so.",
+    )
 
 
-def takes_log_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of `LogOptions`; it receives them read, as its keyword
-    `log_options`.
-    """
-    own = inspect.signature(command, eval_str=True)
-    added = [
-        inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
-        )
-        for name, (annotation, default) in _OPTIONS.items()
-    ]
-    kept = [parameter for name, parameter in own.parameters.items() if name != "log_options"]
-
-    @functools.wraps(command)
-    def run(*args: Any, **kwargs: Any) -> None:
-        given = {name: kwargs.pop(name) for name in _OPTIONS}
-        command(*args, **kwargs, log_options=read_options(**given))
-
-    run.__signature__ = own.replace(parameters=[*kept, *added])  # pyright: ignore[reportAttributeAccessIssue]
-    return run
-
-
-def read_options(
-    *,
-    map_: Sequence[str] | None = None,
-    degrees: bool = False,
-    gain: str | None = None,
-    flip: Sequence[str] | None = None,
-    joints: str | None = None,
-    time_scale: float | None = None,
-    rate: float | None = None,
-    memory: float | None = None,
-) -> "LogOptions":
-    """The `LogOptions` that were typed."""
+def read_options(**options: Any) -> "LogOptions":
+    """Return the `LogOptions` that were typed."""
     from ..logs.options import LogOptions
 
-    typed: dict[str, Any] = {
-        "map": dict(_pair("--map", text, "=", "q=joint_pos_{}") for text in map_ or ()),
-        "degrees": degrees,
-        "gain": None if gain is None else _gains(gain),
-        "flip": dict(_flip(text) for text in flip or ()),
-        "joints": None if joints is None else _joints(joints),
-        "time_scale": time_scale,
-        "rate": rate,
-        "memory": memory,
+    typed = TypedLogOptions(**options)
+    given: dict[str, Any] = {
+        "map": dict(_pair("--map", text, "=", "q=joint_pos_{}") for text in typed.map_ or ()),
+        "flip": dict(_flip(text) for text in typed.flip or ()),
     }
+    for name in ("degrees", "time_scale", "rate", "memory"):
+        given[name] = getattr(typed, name)
+    if typed.gain is not None:
+        given["gain"] = _gains(typed.gain)
+    if typed.joints is not None:
+        given["joints"] = _joints(typed.joints)
     try:
-        return LogOptions(**typed)
+        return LogOptions(**given)
     except SettingsError as error:
-        field, sign, problem = re.split("([: ])", str(error), maxsplit=1)
-        raise SettingsError(
-            f"--{field.replace('_', '-')}{sign}{problem}" if field in typed else str(error)
-        ) from None
+        # The record begins its message with the field; on the command line that is an option.
+        for field in given:
+            if str(error).startswith((f"{field} ", f"{field}:")):
+                option = "--" + field.replace("_", "-")
+                raise SettingsError(option + str(error).removeprefix(field)) from None
+        raise
 
 
-def name_of(logs: Sequence[Path]) -> str:
-    """What to call logs in a table: the name of the only one, or of the first and how many follow."""
-    return logs[0].name if len(logs) == 1 else f"{logs[0].name} and {len(logs) - 1} more"
+# Gives a command these options; it receives the `LogOptions` as its keyword `log_options`.
+takes_log_options = takes("log_options", TypedLogOptions, read_options)
 
 
 def _pair(option: str, text: str, sign: str, example: str) -> tuple[str, str]:
@@ -154,7 +114,7 @@ def _pair(option: str, text: str, sign: str, example: str) -> tuple[str, str]:
 
 def _gains(text: str) -> tuple[float, ...]:
     try:
-        return tuple(float(part) for part in text.split(","))
+        return tuple(map(float, text.split(",")))
     except ValueError:
         raise SettingsError(
             f"--gain is one number or one a joint, such as 0.11,0.11,0.07, got {text!r}"
@@ -169,5 +129,86 @@ def _flip(text: str) -> tuple[str, Any]:
 
 
 def _joints(text: str) -> tuple[int | str, ...]:
-    parts = [part.strip() for part in text.split(",")]
-    return tuple(int(part) if part.isascii() and part.isdigit() else part for part in parts)
+    joints: list[int | str] = []
+    for part in text.split(","):
+        joint = part.strip()
+        if joint.isascii() and joint.isdigit():
+            joints.append(int(joint))
+        else:
+            joints.append(joint)
+    return tuple(joints)
+
+
+def name_of(logs: Sequence[Path]) -> str:
+    """Return the name of the only log, or that of the first and how many follow."""
+    if len(logs) == 1:
+        return logs[0].name
+    return f"{logs[0].name} and {len(logs) - 1} more"
+
+
+def read_for_model(
+    model: Path, joints: "Joints", logs: Sequence[Path], options: "LogOptions"
+) -> tuple["Recording", "Dataset"]:
+    """Read logs to judge a model file with these joints; also prepared as its own log was.
+
+    Accelerations that are in the log are used as they are.
+    """
+    from ..logs.preparation import PreparationSettings, prepare
+    from ..logs.reading import read_log
+
+    recording = with_kinds_of(joints, read_log(list(logs), options))
+    say_if_excerpt(recording, name_of(logs))
+    settings = PreparationSettings()
+    if recording.qdd is None:
+        settings = _preparation_of_file(model)
+    return recording, prepare(recording, settings)
+
+
+def with_kinds_of(joints: "Joints", recording: "Recording") -> "Recording":
+    """Return the recording with the kinds of a model's joints, if the log says nothing of kinds.
+
+    All joints of such a log count as revolute.
+    """
+    silent = set(recording.joints.kinds) == {"revolute"} and recording.joints.dof == joints.dof
+    if not silent:
+        return recording
+    return replace(recording, joints=replace(recording.joints, kinds=joints.kinds))
+
+
+def _preparation_of_file(model: Path) -> "PreparationSettings":
+    """Return how the log of a model file was prepared; the usual way if the file does not say."""
+    from ..logs.preparation import PreparationSettings
+    from ..storage import read_header
+
+    stored = read_header(model).get("preparation") or {}
+    known = [field.name for field in fields(PreparationSettings)]
+    settings = {}
+    try:
+        for name, value in stored.items():
+            if name in known:
+                settings[name] = value
+        return PreparationSettings(**settings)
+    except (TypeError, AttributeError, SettingsError) as error:
+        problem = f"its preparation of logs is damaged ({error}); save it anew"
+        raise ModelFileError(str(model), problem) from None
+
+
+def described_robot(urdf: Path | None) -> "DescribedRobot | None":
+    """Return the robot of a URDF, if given, for the check of a log."""
+    if urdf is None:
+        return None
+    from xml.etree import ElementTree
+
+    import numpy as np
+
+    from ..logs.doctor.checked_log import DescribedRobot
+    from ..models.rigid_body import RigidBody
+    from ..robots.robot_files import urdf_limits
+
+    body = RigidBody.from_urdf(urdf)
+    try:
+        limits = urdf_limits(ElementTree.parse(urdf).getroot(), body.joints.names)
+    except SettingsError as error:
+        raise SettingsError(f"{urdf}: {error}") from None
+    torque = np.vectorize(body.inverse_dynamics, signature="(n),(n),(n)->(n)")
+    return DescribedRobot(str(urdf), body.joints, torque, limits)

@@ -1,9 +1,10 @@
-"""The check of `delan machine`: what is installed, what is missing, and how to install it.
+"""The command `delan machine`: what is installed, what is missing, and how to install it.
 
 Versions come from package metadata, so that a package that cannot be imported is reported instead
 of ending the check. Only JAX and matplotlib are tried.
 """
 
+import json
 import os
 import platform
 import shutil
@@ -17,13 +18,13 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
-from ..deploy.compiler import FLAGS, cache_folder, find_compiler, version_of
 from ..errors import installing
 from ..online.process import LATENCY, Granted, kept_awake, raise_priority
+from .app import app, command, json_flag
 
 # The dependencies of pyproject.toml (a test compares them), and jaxlib, which jax loads.
 # fmt: off
@@ -109,6 +110,23 @@ NEEDED_PARTS = ("JAX backend", "shared memory", "figures")
 Availability = dict[str, tuple[bool, str]]
 
 
+@app.command()
+@command
+def machine(as_json: Annotated[bool, json_flag("the result")] = False) -> None:
+    """Check this machine: what is installed, what is missing, and how to install it.
+
+    Exit code 0 if everything that fit, online and export need is available; optional parts do not
+    count. (`delan check` checks a log.)
+    """
+    checked = examine_machine()
+    if as_json:
+        typer.echo(json.dumps(checked.as_dict()))
+    else:
+        _show(checked)
+    if not checked.ready:
+        raise typer.Exit(1)
+
+
 @dataclass(frozen=True)
 class MachinePart:
     """A package, program or permission that a machine has or lacks.
@@ -167,7 +185,7 @@ def examine_machine() -> Machine:
     )
 
 
-def show(machine: Machine) -> None:
+def _show(machine: Machine) -> None:
     """Print all parts by group, with use and remedy of those that are missing."""
     typer.echo(f"delan {machine.delan}, Python {machine.python}, {machine.system}")
     group = ""
@@ -214,14 +232,17 @@ def _packages() -> Iterator[MachinePart]:
 
 def _required_versions() -> dict[str, Any]:
     """Return the version specifiers of delan's requirements, none if delan is not installed."""
+    specifiers = {}
     try:
         from packaging.requirements import Requirement
 
-        requirements = [Requirement(text) for text in metadata.requires("delan") or ()]
+        for text in metadata.requires("delan") or ():
+            requirement = Requirement(text)
+            if requirement.marker is None:  # else it belongs to an extra
+                specifiers[requirement.name] = requirement.specifier
     except (ImportError, metadata.PackageNotFoundError):
         return {}
-    # A requirement with a marker belongs to an extra.
-    return {each.name: each.specifier for each in requirements if each.marker is None}
+    return specifiers
 
 
 def _extras() -> Iterator[MachinePart]:
@@ -232,6 +253,8 @@ def _extras() -> Iterator[MachinePart]:
 
 
 def _computing() -> Availability:
+    from ..deploy.compiler import cache_folder
+
     there = True
     try:
         import jax
@@ -274,6 +297,8 @@ def _compiling() -> Availability:
 
 def _try_compiler() -> tuple[bool, str]:
     """Compile one line with the flags used for models."""
+    from ..deploy.compiler import FLAGS, find_compiler, version_of
+
     compiler = find_compiler()
     if compiler is None:
         return False, "no cc, gcc or clang"

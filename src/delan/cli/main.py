@@ -1,35 +1,25 @@
-"""The `delan` command. Heavy imports stand inside the commands, so that `delan --help` answers at
-once.
-"""
+"""The `delan` command. Heavy imports stand inside the commands: `delan --help` answers at once."""
 
-import json
 from typing import Annotated
 
 import typer
 
-from . import (
+# Each command adds itself to the app when its module is imported.
+from . import (  # noqa: F401
+    check_command,
     demo_command,
+    describe_command,
     evaluate_command,
+    export_command,
     fit_command,
-    model_commands,
+    gate_command,
+    machine_command,
+    online_command,
+    references_command,
     reproduce_command,
-    robot_commands,
     view_command,
 )
-from .app import app, command
-
-# Each command adds itself to the app when its module is imported.
-__all__ = [
-    "app",
-    "demo_command",
-    "evaluate_command",
-    "fit_command",
-    "main",
-    "model_commands",
-    "reproduce_command",
-    "robot_commands",
-    "view_command",
-]
+from .app import app, versions
 
 
 def main() -> None:
@@ -42,34 +32,8 @@ def _version(
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
 ) -> None:
     if version:
-        from importlib.metadata import version as version_of
-
-        typer.echo(f"delan {version_of('delan')}")
+        typer.echo(f"delan {versions('delan')['delan']}")
         raise typer.Exit
-
-
-@app.command()
-@command
-def machine(
-    as_json: Annotated[
-        bool,
-        typer.Option("--json", help="Print the result as JSON on stdout, and nothing else there."),
-    ] = False,
-) -> None:
-    """Check this machine: what is installed, what is missing, and how to install it.
-
-    Exit code 0 if everything that fit, online and export need is available; optional parts do not
-    count. (`delan check` checks a log.)
-    """
-    from .machine_command import examine_machine, show
-
-    checked = examine_machine()
-    if as_json:
-        typer.echo(json.dumps(checked.as_dict()))
-    else:
-        show(checked)
-    if not checked.ready:
-        raise typer.Exit(1)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`delan online`: run a robot of the package, show its progress, and write files and a summary."""
+"""The command `delan online`: run a robot of the package, show its progress, and write files."""
 
 import json
 import os
@@ -6,29 +6,36 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
 
-from .. import storage
-from ..online.broadcast import (
-    MODES,
-    Address,
-    Broadcast,
-    Onlooker,
-    Orders,
-    address_folder,
-    announce,
+from ..errors import SettingsError
+from .app import (
+    JsonOption,
+    SeedOption,
+    app,
+    argument,
+    command,
+    option,
+    read_friction,
+    require_writable,
+    takes,
+    write_picture,
 )
-from ..online.loop import Observers
-from ..online.online_run import OnlineRun, run_online
-from ..online.recorder import recording_loss
-from ..online.session import OnlineOutcome
-from ..online.stats import LoopProgress
-from ..report.motion_figures import draw_tracking, draw_written
-from .app import require_writable
+from .terminal import say
+
+if TYPE_CHECKING:
+    from ..online.broadcast import Onlooker
+    from ..online.online_run import OnlineRun
+    from ..online.session import OnlineOutcome
+    from ..online.stats import LoopProgress
 
 RECORDING = "recording.run"
 TRACKING = "tracking.png"
@@ -46,44 +53,155 @@ COLUMNS = (
 )
 
 
-def run_command(settings: OnlineRun, folder: Path | None, *, as_json: bool) -> None:
-    """Run the robot, write the files, and print the summary."""
-    folder = folder or unused(Path("online"))
+@dataclass(frozen=True, kw_only=True)
+class OnlineRequest:
+    """The options of `delan online`."""
+
+    robot: str = argument(help="two-link, wam4 or wam7.", show_default=False)
+    model: Literal[
+        "none", "gravity", "analytic", "true", "identified", "feedforward", "delan", "chain"
+    ] = option(
+        "delan",
+        help="Feed-forward torque added to PD control: none, from a known model, or learned "
+        "online.",
+    )
+    reference: Literal["letters", "cosines"] | None = option(
+        None, help="Motions to follow; default: letters for the two-link arm, else cosines."
+    )
+    letters: str = option("a,d,e,g,m,n,r,u", help="Letters to learn on, repeatedly.")
+    test: str = option("", help="Letters to test the frozen model on.")
+    speed: float = option(1.0, help="Factor on the usual speed.", min=0.1, max=10)
+    test_speeds: str = option(
+        "", help="Cosines: speeds to test the frozen model at, such as 1,1.5,2."
+    )
+    seconds: float = option(30.0, help="Seconds of learning.", min=1)
+    clock: Literal["wall", "stepped"] = option(
+        "wall", help="wall: real time; stepped: as fast as possible, and reproducible."
+    )
+    engine: Literal["mujoco", "pybullet"] = option("mujoco", help="Simulator of the robot.")
+    drive: Literal["rigid", "cable"] = option(
+        "rigid", help="WAM: rigid drives, or elastic cables with friction."
+    )
+    friction: str = option(
+        "none", help="none, or friction terms such as viscous,coulomb, learned with delan or chain."
+    )
+    optimizer: Literal["auto", "adam"] = option(
+        "auto", help="auto: Levenberg–Marquardt for small models; adam: as in the paper."
+    )
+    payload: str = option(
+        "", help="TIME:SHARE; 60:0.3 makes the last link 30 % heavier after 60 s."
+    )
+    seed: SeedOption = 0
+    out: Path | None = option(
+        None,
+        "-o",
+        "--out",
+        help="Folder for recording, pictures and model; those of an earlier run are replaced. "
+        "Default: online, or online-2, … if it exists.",
+        show_default=False,
+    )
+    as_json: JsonOption = False
+
+    @property
+    def settings(self) -> "OnlineRun":
+        """The settings of the run."""
+        from ..online.online_run import OnlineRun
+
+        friction = read_friction(self.friction)
+        if friction == "auto":
+            raise SettingsError(
+                "friction terms are not chosen online; give them, such as --friction "
+                "viscous,coulomb"
+            )
+        reference = self.reference
+        if reference is None:
+            reference = "letters" if self.robot == "two-link" else "cosines"
+        return OnlineRun(
+            robot=self.robot,
+            engine=self.engine,
+            drive=self.drive,
+            friction=friction,
+            optimizer=self.optimizer,
+            model=self.model,
+            reference=reference,
+            letters=self.letters.replace(",", "").replace(" ", ""),
+            test=self.test.replace(",", "").replace(" ", ""),
+            speed=self.speed,
+            test_speeds=_numbers("--test-speeds", self.test_speeds, ","),
+            seconds=self.seconds,
+            clock=self.clock,
+            seed=self.seed,
+            payload=_payload(self.payload),
+        )
+
+
+def _numbers(option: str, text: str, separator: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(separator) if part.strip())
+    except ValueError:
+        raise SettingsError(
+            f"{option} is a list of numbers with {separator!r} between them, got {text!r}"
+        ) from None
+
+
+def _payload(text: str) -> tuple[float, float] | None:
+    parts = _numbers("--payload", text, ":")
+    if not parts:
+        return None
+    if len(parts) != 2:
+        raise SettingsError(f"--payload is a time and a share, such as 60:0.3, got {text!r}")
+    return parts[0], parts[1]
+
+
+@app.command()
+@command
+@takes("request", OnlineRequest)
+def online(*, request: OnlineRequest) -> None:
+    """Control a simulated robot while it learns its own dynamics from random weights."""
+    from ..online.loop import Observers
+    from ..online.online_run import run_online
+
+    settings = request.settings
+    folder = request.out or _unused(Path("online"))
     recording = folder / RECORDING
     require_writable(recording, make_folder=True)
     # Files of an earlier run must not be mistaken for those of this one.
     for name in (TRACKING, LETTERS, MODEL):
         (folder / name).unlink(missing_ok=True)
     stop = threading.Event()
-    with live_table(settings) as show, watched(settings, stop) as onlooker:
+    with _live_table(settings) as show, _announced(settings, stop) as onlooker:
         observers = Observers(progress=show, onlooker=onlooker, stop=stop)
         outcome = run_online(settings, record=recording, observers=observers)
-    files = [recording, *write_files(settings, outcome, folder)]
-    if as_json:
-        names = [str(path) for path in files]
-        typer.echo(json.dumps({**outcome.as_dict(), "seed": settings.seed, "files": names}))
+    files = list(map(str, [recording, *_write_files(settings, outcome, folder)]))
+    if request.as_json:
+        typer.echo(json.dumps({**outcome.as_dict(), "seed": settings.seed, "files": files}))
     else:
         print_summary(outcome)
-        typer.echo("Written: " + ", ".join(map(str, files)))
+        typer.echo("Written: " + ", ".join(files))
     for result in outcome.results:
         if result.ended != "finished":
-            typer.echo(f"delan: ended early: {result.reason}", err=True)
+            say(f"ended early: {result.reason}")
             raise typer.Exit(130)
 
 
+def _unused(folder: Path) -> Path:
+    """Return the folder, or the first of folder-2, folder-3, … that does not exist."""
+    numbers = count(2)
+    unused = folder
+    while unused.exists():
+        unused = folder.with_name(f"{folder.name}-{next(numbers)}")
+    return unused
+
+
 @contextmanager
-def live_table(settings: OnlineRun) -> Iterator[Callable[[LoopProgress], None] | None]:
+def _live_table(settings: "OnlineRun") -> Iterator[Callable[["LoopProgress"], None] | None]:
     """Show a table of the progress on stderr, if that is a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console
-    from rich.live import Live
-    from rich.table import Table
-
     title = f"{settings.robot}, {settings.model}, {settings.clock} clock"
 
-    def table(now: LoopProgress | None) -> Table:
+    def table(now: "LoopProgress | None") -> Table:
         shown = Table(*COLUMNS, title=title, title_justify="left")
         if now is not None:
             age = "–" if now.model_age is None else f"{now.model_age:.1f}"
@@ -98,11 +216,13 @@ def live_table(settings: OnlineRun) -> Iterator[Callable[[LoopProgress], None] |
 
 
 @contextmanager
-def watched(settings: OnlineRun, stop: threading.Event) -> Iterator[Onlooker | None]:
+def _announced(settings: "OnlineRun", stop: threading.Event) -> Iterator["Onlooker | None"]:
     """Let `delan view running` show and stop a run by the wall clock."""
     if settings.clock != "wall":
         yield None
         return
+    from ..online.broadcast import MODES, Address, Broadcast, Orders, address_folder, announce
+
     dof = settings.arm.joints.dof
     dt = 1 / settings.loop.rate
     broadcast = Broadcast(dof, dt, Orders(mode=MODES.index("run")), stop=stop)
@@ -127,37 +247,30 @@ def watched(settings: OnlineRun, stop: threading.Event) -> Iterator[Onlooker | N
         broadcast.close()
 
 
-def unused(folder: Path) -> Path:
-    """Return the folder, or the first of folder-2, folder-3, … that does not exist."""
-    if not folder.exists():
-        return folder
-    names = (folder.with_name(f"{folder.name}-{number}") for number in count(2))
-    return next(name for name in names if not name.exists())
-
-
-def write_files(settings: OnlineRun, outcome: OnlineOutcome, folder: Path) -> list[Path]:
+def _write_files(settings: "OnlineRun", outcome: "OnlineOutcome", folder: Path) -> list[Path]:
     """Write pictures and the learned model; return their paths."""
-    figures: dict[str, Any] = {}
+    from ..report.motion_figures import draw_tracking, draw_written
+    from ..storage import save
+
+    figures: dict[Path, Any] = {}
     if len(outcome.train.t) > 1:
-        figures[TRACKING] = draw_tracking(outcome.train, settings.arm.joints)
+        figures[folder / TRACKING] = draw_tracking(outcome.train, settings.arm.joints)
         if settings.reference == "letters":
-            figures[LETTERS] = draw_written(list(outcome.results))
-    for name, figure in figures.items():
-        _write_picture(figure, folder / name)
-    paths = [folder / name for name in figures]
+            figures[folder / LETTERS] = draw_written(list(outcome.results))
+    for path, figure in figures.items():
+        write_picture(figure, path)
+    paths = list(figures)
     if outcome.model is not None:
         provenance = {"seed": settings.seed, "log": RECORDING}
-        storage.save(outcome.model, folder / MODEL, provenance=provenance)
+        save(outcome.model, folder / MODEL, provenance=provenance)
         paths.append(folder / MODEL)
     return paths
 
 
-def _write_picture(figure: Any, path: Path) -> None:
-    storage.write_whole(path, lambda file: figure.savefig(file, format="png", dpi=130))
-
-
-def print_summary(outcome: OnlineOutcome) -> None:
+def print_summary(outcome: "OnlineOutcome") -> None:
     """Print tracking errors, counts and events, and problems on stderr."""
+    from ..online.recorder import recording_loss
+
     numbers = outcome.as_dict()
     for name, tracking in numbers["tracking"].items():
         if tracking["mse_sum"] is None:
@@ -187,4 +300,4 @@ def print_summary(outcome: OnlineOutcome) -> None:
     if loss is not None:
         problems.append(loss)
     for problem in problems:
-        typer.echo(f"delan: {problem}", err=True)
+        say(problem)

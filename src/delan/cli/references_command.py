@@ -1,103 +1,154 @@
-"""Motions of `delan references`, written as a picture and as a log."""
+"""The command `delan references`: motions for a robot to follow, as a picture and as a log."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import jax
-import numpy as np
+import typer
 
 from ..errors import SettingsError
-from ..joints import Trajectory
-from ..models.rigid_body import RigidBody
-from ..motions.cosines import cosines
-from ..motions.excitation import excite
-from ..motions.letters import LETTERS
-from ..report.motion_figures import draw_motion, draw_strokes
-from ..robots import arm_named
-from ..robots.description import Arm
-from ..robots.two_link import letter_motion, pen_position
-from ..storage import write_whole
+from .app import SeedOption, app, command, require_picture, require_writable, write_picture
+
+if TYPE_CHECKING:
+    from ..joints import Trajectory
+    from ..robots.description import Arm
 
 # Mean speed of the pen at speed 1 [m/s].
 PEN_SPEED = 0.45
 
 
-@dataclass(frozen=True, eq=False)
-class ReferenceMotions:
-    """Motions of one arm, and whether they are letters."""
+@app.command()
+@command
+def references(
+    kind: Annotated[
+        Literal["letters", "cosines", "excitation"],
+        typer.Argument(help="Which motions.", show_default=False),
+    ],
+    robot: Annotated[
+        str, typer.Option(help="two-link, wam4 or wam7; letters are for the two-link arm.")
+    ] = "two-link",
+    plot: Annotated[Path | None, typer.Option(help="Picture to write: png, svg or pdf.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--out",
+            help="npz file for the motions (t, q, qd, qdd) and the torques tau they need: a log to "
+            "experiment with.",
+        ),
+    ] = None,
+    speed: Annotated[
+        float, typer.Option(help="Factor on the usual speed.", min=0.01, max=100)
+    ] = 1.0,
+    dt: Annotated[
+        float, typer.Option(help="Sampling period in seconds.", min=1e-5, max=1.0)
+    ] = 0.005,
+    seed: SeedOption = 0,
+) -> None:
+    """Motions for a robot to follow: letters, smooth cosines, or motions to identify it by; inside
+    its limits.
+    """
+    if plot is None and out is None:
+        raise SettingsError("nothing to write: give --plot PICTURE, --out FILE.npz, or both")
+    require_picture(plot)
+    require_writable(out)
+    if out is not None and out.suffix != ".npz":
+        raise SettingsError(f"{out}: motions are written as .npz files; give {out.stem}.npz")
+    from ..robots import arm_named
 
-    arm: Arm
-    motions: tuple[Trajectory, ...]
-    letters: bool = False
-
-
-def make_motions(
-    kind: Literal["letters", "cosines", "excitation"],
-    robot: str,
-    *,
-    speed: float,
-    dt: float,
-    seed: int,
-) -> ReferenceMotions:
-    """Return motions of a kind for the robot with this name."""
     arm = arm_named(robot)
-    key = jax.random.key(seed)
     if kind == "letters":
         if robot != "two-link":
             raise SettingsError(
                 f"letters are written by the two-link arm, not by {robot}; use cosines for it"
             )
-        written = [letter_motion(letter, speed=PEN_SPEED * speed, dt=dt) for letter in LETTERS]
-        return ReferenceMotions(arm, tuple(written), letters=True)
-    if kind == "cosines":
-        return ReferenceMotions(arm, (cosines(arm.limits, key=key).at_speed(speed).sample(dt),))
-    model = RigidBody.from_urdf(arm.urdf())
+        motions = _letters(speed, dt)
+    elif kind == "cosines":
+        motions = [_cosines(arm, speed, dt, seed)]
+    else:
+        motions = [_excitation(arm, dt, seed)]
+    if plot is not None:
+        write_picture(_draw(arm, motions, kind), plot)
+        typer.echo(f"Picture: {plot}")
+    if out is not None:
+        _write_log(arm, motions, out)
+        typer.echo(f"Motions: {out}")
 
-    def torque(q: np.ndarray, qd: np.ndarray, qdd: np.ndarray) -> np.ndarray:
-        return _torque(model, q, qd, qdd)
+
+def _letters(speed: float, dt: float) -> list["Trajectory"]:
+    from ..motions.letters import LETTERS
+    from ..robots.arms import letter_motion
+
+    return [letter_motion(letter, speed=PEN_SPEED * speed, dt=dt) for letter in LETTERS]
+
+
+def _cosines(arm: "Arm", speed: float, dt: float, seed: int) -> "Trajectory":
+    import jax
+
+    from ..motions.cosines import cosines
+
+    return cosines(arm.limits, key=jax.random.key(seed)).at_speed(speed).sample(dt)
+
+
+def _excitation(arm: "Arm", dt: float, seed: int) -> "Trajectory":
+    import jax
+    import numpy as np
+
+    from ..models.rigid_body import RigidBody
+    from ..motions.excitation import excite
+
+    model = RigidBody.from_urdf(arm.urdf())
 
     def regressor(q: np.ndarray, qd: np.ndarray, qdd: np.ndarray) -> np.ndarray:
         return np.concatenate(model.regressor_rows(q, qd, qdd))
 
-    excitation = excite(arm.limits, dt=dt, key=key, torque=torque, regressor=regressor)
-    return ReferenceMotions(arm, (excitation.trajectory,))
+    return excite(
+        arm.limits,
+        dt=dt,
+        key=jax.random.key(seed),
+        torque=_torque_rows(model),
+        regressor=regressor,
+    ).trajectory
 
 
-def _torque(model: RigidBody, q: np.ndarray, qd: np.ndarray, qdd: np.ndarray) -> np.ndarray:
-    """Return the torque at each row of a motion [N m or N]."""
-    return np.stack([model.inverse_dynamics(*row) for row in zip(q, qd, qdd, strict=True)])
+def _torque_rows(model: Any) -> Any:
+    """Return a function of the torque at each row of a motion [N m or N]."""
+    import numpy as np
+
+    return np.vectorize(model.inverse_dynamics, signature="(n),(n),(n)->(n)")
 
 
-def write_picture(reference: ReferenceMotions, path: Path) -> None:
+def _draw(arm: "Arm", motions: list["Trajectory"], kind: str) -> Any:
     """Draw letters as the pen writes them, other motions joint by joint."""
-    suffix = path.suffix.lower()
-    if suffix not in (".png", ".svg", ".pdf"):
-        raise SettingsError(f"{path}: a picture is a .png, .svg or .pdf file")
-    if reference.letters:
-        strokes = []
-        for motion in reference.motions:
-            rest = np.zeros_like(motion.qd)
-            pen = pen_position(motion.q)
-            strokes.append(Trajectory(t=motion.t, q=pen, qd=rest, qdd=rest, label=motion.label))
-        figure = draw_strokes(strokes)
-    else:
-        figure = draw_motion(reference.motions[0], reference.arm.joints, reference.arm.limits)
-    write_whole(path, lambda file: figure.savefig(file, format=suffix[1:], dpi=130))
+    import numpy as np
+
+    from ..joints import Trajectory
+    from ..report.motion_figures import draw_motion, draw_strokes
+    from ..robots.arms import pen_position
+
+    if kind != "letters":
+        return draw_motion(motions[0], arm.joints, arm.limits)
+    strokes = []
+    for motion in motions:
+        rest = np.zeros_like(motion.qd)  # a drawing shows the path alone
+        pen = pen_position(motion.q)
+        strokes.append(Trajectory(t=motion.t, q=pen, qd=rest, qdd=rest, label=motion.label))
+    return draw_strokes(strokes)
 
 
-def write_motions(reference: ReferenceMotions, path: Path) -> None:
+def _write_log(arm: "Arm", motions: list["Trajectory"], path: Path) -> None:
     """Write all motions and their torques as a log, with `trajectory` numbers and `labels`."""
-    if path.suffix != ".npz":
-        raise SettingsError(f"{path}: motions are written as .npz files; give {path.stem}.npz")
-    motions = reference.motions
+    import numpy as np
+
+    from ..models.rigid_body import RigidBody
+    from ..storage import write_whole
+
     arrays: dict[str, Any] = {}
     for name in ("t", "q", "qd", "qdd"):
         arrays[name] = np.concatenate([getattr(motion, name) for motion in motions])
-    model = RigidBody.from_urdf(reference.arm.urdf())
-    arrays["tau"] = _torque(model, arrays["q"], arrays["qd"], arrays["qdd"])
+    torque = _torque_rows(RigidBody.from_urdf(arm.urdf()))
+    arrays["tau"] = torque(arrays["q"], arrays["qd"], arrays["qdd"])
     lengths = [len(motion.t) for motion in motions]
     arrays["trajectory"] = np.repeat(np.arange(len(motions)), lengths)
     arrays["labels"] = np.array([motion.label for motion in motions])
-    arrays["joint_names"] = np.array(reference.arm.joints.names)
+    arrays["joint_names"] = np.array(arm.joints.names)
     write_whole(path, lambda file: np.savez(file, **arrays))

@@ -6,18 +6,21 @@ import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
 
 from ..errors import SettingsError
-from .app import app, command, require_writable
+from .app import app, argument, command, json_flag, option, require_writable, takes
+from .terminal import say
 
 if TYPE_CHECKING:
-    from rich.console import Console, Group
-    from rich.table import Table
-
     from ..paper.cells import SizeName
     from ..paper.grid import GridProgress
     from ..paper.reproduction import CostEstimate, ReproduceSettings, Reproduction
@@ -28,98 +31,92 @@ if TYPE_CHECKING:
 LINE_SECONDS = 60.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReproduceRequest:
+    """The options of `delan reproduce`."""
+
+    figures: list[str] | None = argument(
+        None,
+        metavar="EXPERIMENT",
+        help="torque-components, offline-letters, online-letters, online-cosines, "
+        "offline-cosines, noise, published-data or tuning; default: all.",
+        show_default=False,
+    )
+    quick: bool = option(False, "--quick", help="A small grid with few seeds: minutes.")
+    paper: bool = option(False, "--paper", help="The whole grid with 20 seeds: many hours.")
+    only: list[str] | None = option(None, help="The same as EXPERIMENT; may be repeated.")
+    seeds: int | None = option(
+        None, help="Number of seeds for each setting; default: that of the size.", min=1
+    )
+    backend: Literal["local", "dask", "ray"] = option(
+        "local", help="Processes on this machine, or a cluster."
+    )
+    address: str | None = option(
+        None,
+        help="Address of the Dask scheduler or the Ray head; default: a cluster on this machine.",
+    )
+    workers: int | None = option(
+        None, help="Number of cells computed at a time; default: one per core.", min=1
+    )
+    data: Path | None = option(
+        None,
+        help="Folder with published_letters.npz or wam7_real_neg_500Hz.npz, or one of these files.",
+    )
+    out: Path = option(
+        Path("results"), "-o", "--out", help="Folder for page, claims, figures and cells."
+    )
+    watch: bool = option(False, "--watch", help="Show the progress of each experiment in a table.")
+    redraw: bool = option(
+        False,
+        "--redraw",
+        help="Compute nothing; draw the stored cells, whatever code computed them.",
+    )
+    as_json: Annotated[bool, json_flag("a summary")] = False
+
+    @property
+    def settings(self) -> "ReproduceSettings":
+        """The settings of the reproduction."""
+        from ..paper.backends import Backend
+        from ..paper.catalogue import EXPERIMENTS
+        from ..paper.cells import Size
+        from ..paper.reproduction import ReproduceSettings, choose
+
+        names = [*(self.figures or ()), *(self.only or ())]
+        choose(names, EXPERIMENTS)  # refuses unknown names
+        data = None
+        if self.data is not None:
+            _require_data(self.data)
+            data = str(self.data)
+        return ReproduceSettings(
+            size=Size(self.size, self.seeds, data),
+            only=tuple(dict.fromkeys(names)),
+            out=self.out,
+            backend=Backend(self.backend, self.address, self.workers),
+            redraw=self.redraw,
+        )
+
+    @property
+    def size(self) -> "SizeName":
+        """The size of the grid."""
+        if self.quick and self.paper:
+            raise SettingsError(
+                "--quick and --paper are two sizes; give one of them, or none for the usual size"
+            )
+        if self.quick:
+            return "quick"
+        if self.paper:
+            return "paper"
+        return "usual"
+
+
 @app.command()
 @command
-def reproduce(
-    figures: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="EXPERIMENT",
-            help="torque-components, offline-letters, online-letters, online-cosines, "
-            "offline-cosines, noise, published-data or tuning; default: all.",
-            show_default=False,
-        ),
-    ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A small grid with few seeds: minutes.")
-    ] = False,
-    paper: Annotated[
-        bool, typer.Option("--paper", help="The whole grid with 20 seeds: many hours.")
-    ] = False,
-    only: Annotated[
-        list[str] | None, typer.Option(help="The same as EXPERIMENT; may be repeated.")
-    ] = None,
-    seeds: Annotated[
-        int | None,
-        typer.Option(help="Number of seeds for each setting; default: that of the size.", min=1),
-    ] = None,
-    backend: Annotated[
-        Literal["local", "dask", "ray"],
-        typer.Option(help="Processes on this machine, or a cluster."),
-    ] = "local",
-    address: Annotated[
-        str | None,
-        typer.Option(
-            help="Address of the Dask scheduler or the Ray head; default: a cluster on this "
-            "machine."
-        ),
-    ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(help="Number of cells computed at a time; default: one per core.", min=1),
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder with published_letters.npz or wam7_real_neg_500Hz.npz, or one of these "
-            "files."
-        ),
-    ] = None,
-    out: Annotated[
-        Path, typer.Option("-o", "--out", help="Folder for page, claims, figures and cells.")
-    ] = Path("results"),
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Show the progress of each experiment in a table.")
-    ] = False,
-    redraw: Annotated[
-        bool,
-        typer.Option(
-            "--redraw", help="Compute nothing; draw the stored cells, whatever code computed them."
-        ),
-    ] = False,
-    as_json: Annotated[
-        bool,
-        typer.Option("--json", help="Print a summary as JSON on stdout, and nothing else there."),
-    ] = False,
-) -> None:
+@takes("request", ReproduceRequest)
+def reproduce(*, request: ReproduceRequest) -> None:
     """Compute and draw the experiments of the paper, and judge each of its claims."""
-    size: SizeName = "usual"
-    if quick and paper:
-        raise SettingsError(
-            "--quick and --paper are two sizes; give one of them, or none for the usual size"
-        )
-    if quick:
-        size = "quick"
-    elif paper:
-        size = "paper"
-    from ..paper.backends import Backend
-    from ..paper.catalogue import EXPERIMENTS
-    from ..paper.cells import Size
-    from ..paper.reproduction import ReproduceSettings, choose
-
-    names = [*(figures or ()), *(only or ())]
-    choose(names, EXPERIMENTS)
-    if data is not None:
-        _require_data(data)
-    settings = ReproduceSettings(
-        size=Size(size, seeds, None if data is None else str(data)),
-        only=tuple(dict.fromkeys(names)),
-        out=out,
-        backend=Backend(backend, address, workers),
-        redraw=redraw,
-    )
-    require_writable(out / "index.html", make_folder=True)
-    raise typer.Exit(run_reproduction(settings, watch=watch, as_json=as_json))
+    settings = request.settings
+    require_writable(settings.out / "index.html", make_folder=True)
+    raise typer.Exit(run_reproduction(settings, watch=request.watch, as_json=request.as_json))
 
 
 def _require_data(path: Path) -> None:
@@ -129,48 +126,40 @@ def _require_data(path: Path) -> None:
     names = (published_data.FILE, offline_cosines.REAL_FILE)
     if path.is_dir():
         known = any((path / name).exists() for name in names)
+        problem = "contains neither"
     else:
         known = path.exists() and path.name in names
+        problem = "is neither" if path.exists() else "does not exist; give a folder with"
     if not known:
-        what = "is neither"
-        if path.is_dir():
-            what = "contains neither"
-        elif not path.exists():
-            what = "does not exist; give a folder with"
         raise SettingsError(
-            f"--data {path} {what} {' or '.join(names)}; leave it out if you have none of them"
+            f"--data {path} {problem} {' or '.join(names)}; leave it out if you have none of them"
         )
 
 
 def command_line(settings: "ReproduceSettings") -> str:
     """Return the command that asks for these settings."""
-    size = settings.size
-    backend = settings.backend
     words = ["delan", "reproduce", *settings.only]
-    if size.name != "usual":
-        words.append(f"--{size.name}")
-    if size.seeds is not None:
-        words += ["--seeds", str(size.seeds)]
-    if size.data is not None:
-        words += ["--data", size.data]
-    if backend.name != "local":
-        words += ["--backend", backend.name]
-    if backend.address is not None:
-        words += ["--address", backend.address]
-    if backend.workers is not None:
-        words += ["--workers", str(backend.workers)]
-    if settings.out != Path("results"):
-        words += ["--out", str(settings.out)]
+    if settings.size.name != "usual":
+        words.append(f"--{settings.size.name}")
+    typed = {
+        "--seeds": settings.size.seeds,
+        "--data": settings.size.data,
+        "--backend": settings.backend.name,
+        "--address": settings.backend.address,
+        "--workers": settings.backend.workers,
+        "--out": settings.out,
+    }
+    for name, value in typed.items():
+        if value not in (None, "local", Path("results")):  # the defaults
+            words += [name, str(value)]
     return shlex.join(words)
 
 
 def run_reproduction(settings: "ReproduceSettings", *, watch: bool, as_json: bool) -> int:
     """Estimate, compute, draw, write and print; return the exit code."""
-    from rich.console import Console
-
     from ..paper import catalogue
+    from ..paper.cells import Store
     from ..paper.reproduction import estimate_costs, reproduce
-    from ..paper.store import Store
     from ..report.reproduction_page import write_reproduction
 
     console = Console(stderr=True, markup=False, highlight=False)
@@ -196,7 +185,7 @@ def run_reproduction(settings: "ReproduceSettings", *, watch: bool, as_json: boo
             )
         written = write_reproduction(reproduction, command=command_line(settings))
     except KeyboardInterrupt:
-        typer.echo(f"delan: stopped; {_how_to_continue(settings, latest)}", err=True)
+        say(f"stopped; {_how_to_continue(settings, latest)}")
         return 130
     if as_json:
         typer.echo(json.dumps(summary(reproduction, written)))
@@ -216,13 +205,13 @@ def _how_to_continue(settings: "ReproduceSettings", latest: "GridProgress | None
     )
 
 
-def estimate_table(rows: Sequence["CostEstimate"], settings: "ReproduceSettings") -> "Table":
+def estimate_table(rows: Sequence["CostEstimate"], settings: "ReproduceSettings") -> Table:
     """Return a table of the estimated cost of each experiment and of all together."""
-    from rich.table import Table
-
     from ..report.reproduction_page import time_in_words
 
-    workers = "the cluster" if settings.workers is None else f"{settings.workers} at a time"
+    workers = "the cluster"
+    if settings.workers is not None:
+        workers = f"{settings.workers} at a time"
     table = Table(title=f"Estimated time, size “{settings.size.name}”", title_justify="left")
     table.add_column("experiment", no_wrap=True)
     for column in ("cells", "stored", "one core", workers):
@@ -241,7 +230,9 @@ def total_cost(rows: Sequence["CostEstimate"], workers: int | None) -> "CostEsti
     from ..paper.reproduction import CostEstimate
 
     seconds = math.fsum(row.core_seconds for row in rows)
-    minutes = None if workers is None else seconds / workers / 60
+    minutes = None
+    if workers is not None:
+        minutes = seconds / workers / 60
     cells = sum(row.cells for row in rows)
     stored = sum(row.stored for row in rows)
     return CostEstimate("all", cells, stored, seconds, minutes)
@@ -249,15 +240,14 @@ def total_cost(rows: Sequence["CostEstimate"], workers: int | None) -> "CostEsti
 
 @contextmanager
 def _progress_display(
-    console: "Console", rows: Sequence["CostEstimate"], watch: bool
+    console: Console, rows: Sequence["CostEstimate"], watch: bool
 ) -> Iterator[Callable[["GridProgress"], None]]:
     """Show a live table if it is asked for and stderr is a terminal, else print lines."""
     if not (watch and console.is_terminal):
-        yield ProgressLines(lambda line: typer.echo(f"delan: {line}", err=True))
+        yield ProgressLines(say)
         return
-    from rich.live import Live
-
     table = ProgressTable(rows)
+    # Cells take seconds to minutes; the workers need the core more than the table does.
     with Live(table, console=console, refresh_per_second=2):
         yield table
 
@@ -291,7 +281,10 @@ class ProgressLines:
         if tenth > self._tenth or now.seconds > self._printed + LINE_SECONDS:
             self._tenth = tenth
             self._printed = now.seconds
-            self._write(_counts(now, "", now.left if now.done < now.total else None))
+            left = None
+            if now.done < now.total:
+                left = now.left
+            self._write(_counts(now, "", left))
 
 
 class ProgressTable:
@@ -313,11 +306,7 @@ class ProgressTable:
         self._now = now
         self._updated = time.monotonic()
 
-    def __rich__(self) -> "Group":
-        from rich.console import Group
-        from rich.progress_bar import ProgressBar
-        from rich.table import Table
-
+    def __rich__(self) -> Group:
         table = Table(box=None, pad_edge=False)
         table.add_column("", no_wrap=True)
         table.add_column("", no_wrap=True)
@@ -325,8 +314,9 @@ class ProgressTable:
         table.add_column("failed", justify="right", no_wrap=True)
         for name, cells in self._cells.items():
             done = self._done[name]
-            # An experiment without cells has a full bar.
-            bar = ProgressBar(total=max(cells, 1), completed=done if cells else 1, width=24)
+            bar = ProgressBar(total=cells, completed=done, width=24)
+            if not cells:
+                bar = ProgressBar(total=1, completed=1, width=24)  # nothing is left to do
             table.add_row(name, bar, f"{done}/{cells}", str(self._failed[name] or ""))
         return Group(table, *self._lines())
 
@@ -337,7 +327,9 @@ class ProgressTable:
         if now is None:
             return
         since = time.monotonic() - self._updated
-        left = None if now.left is None else max(now.left - since, 0.0)
+        left = now.left
+        if left is not None:
+            left = max(left - since, 0.0)
         yield _counts(now, f" after {time_in_words(now.seconds + since)}", left)
         if now.last is not None:
             end = "finished" if now.last.error is None else "failed"
@@ -355,14 +347,14 @@ def show_verdicts(reproduction: "Reproduction", written: "Written") -> None:
     for result in reproduction.experiments:
         name = result.experiment.name
         for problem in result.problems:
-            typer.echo(f"delan: {name}: {problem}", err=True)
+            say(f"{name}: {problem}")
         if result.failed:
             cells = f"{len(result.failed)} of {len(result.outcomes)} cells"
-            typer.echo(f"delan: {name}: {cells} failed; the page says why", err=True)
+            say(f"{name}: {cells} failed; the page says why")
     if settings.redraw:
         names = ", ".join(settings.only) or "all experiments"
         cells = len(reproduction.outcomes)
-        typer.echo(f"delan: drawn from {cells} stored cells of {names}", err=True)
+        say(f"drawn from {cells} stored cells of {names}")
     typer.echo(f"The page with every figure: {written.page}")
 
 
@@ -394,7 +386,7 @@ def summary(reproduction: "Reproduction", written: "Written") -> dict[str, Any]:
         },
         "failed": [{**outcome.cell.as_dict(), "error": outcome.error} for outcome in failed],
         "problems": problems,
-        "figures": [str(path) for path in written.figures],
+        "figures": list(map(str, written.figures)),
         "seconds": reproduction.seconds,
         "core_seconds": math.fsum(outcome.seconds for outcome in outcomes),
         "code": list(reproduction.codes),

@@ -29,9 +29,8 @@ def say(message: str) -> None:
 def say_if_excerpt(recording: "Recording", name: str) -> None:
     """Print one line if the log was too large to be used as a whole."""
     if recording.excerpt is not None:
-        say(
-            f"{name} is larger than the memory limit (--memory); used is {recording.excerpt.summary}"
-        )
+        used = recording.excerpt.summary
+        say(f"{name} is larger than the memory limit (--memory); used is {used}")
 
 
 def say_if_useless(nmse: float) -> None:
@@ -56,6 +55,7 @@ def plain(value: Any) -> Any:
 
 def progress_text(now: "Progress", *, wide: bool) -> str:
     """Return what stands beside the bar of a training: errors, speed and the time left."""
+    # At the very start, the share of the work that is done is zero.
     left = now.row.seconds * (1 - now.share) / max(now.share, 1e-3)
     parts = [f"val {now.row.validation:.1e}", f"{left:.0f} s left"]
     if wide:
@@ -80,7 +80,7 @@ def watching(
 
     columns = (
         rich_progress.TextColumn("{task.description}"),
-        rich_progress.BarColumn(bar_width=12),
+        rich_progress.BarColumn(bar_width=12),  # leaves room for the text on 80 columns
         rich_progress.TextColumn("{task.fields[status]}"),
     )
     console = Console(stderr=True)

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
 from ..errors import SettingsError, installing
-from .app import SeedOption, app, command, require_writable
+from .app import SeedOption, app, argument, command, option, require_writable, takes
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -25,125 +25,96 @@ if TYPE_CHECKING:
 # The arms of the package, repeated here because their tables are loaded after the page is served.
 ROBOTS = ("two-link", "wam4", "wam7")
 RUNNING = "running"
+# The core of the control loop, which the page leaves alone.
 LOOP_CORE = 0
+# How long a run and a clip take unless --seconds is given [s].
 RUN_SECONDS = 1800.0
 CLIP_SECONDS = 20.0
 
 ModelName = Literal["none", "analytic", "identified", "feedforward", "delan", "chain"]
-# Default feed-forward torque and reference, where they differ from those of the two-link arm.
+# Default feed-forward torque and reference, and those of the arms where they differ.
+DEFAULT = ("delan", "letters")
 DEFAULTS = {"wam4": ("chain", "cosines"), "wam7": ("chain", "cosines")}
 
 
-@app.command()
-@command
-def view(
-    source: Annotated[
-        str,
-        typer.Argument(
-            help="two-link, wam4 or wam7 starts a run; `running` shows the current run; "
-            "a recording or its folder is replayed."
-        ),
-    ] = "two-link",
-    model: Annotated[
-        ModelName | None,
-        typer.Option(
-            help="Feed-forward torque added to PD control at the start. "
-            "Default: delan; chain for a WAM."
-        ),
-    ] = None,
-    compare: Annotated[
-        ModelName | None,
-        typer.Option(help="Feed-forward torque of a second arm beside the first."),
-    ] = None,
-    reference: Annotated[
-        Literal["letters", "cosines"] | None,
-        typer.Option(help="Motion to track. Default: letters for two-link, cosines for a WAM."),
-    ] = None,
-    letters: Annotated[
-        str, typer.Option(help="Letters to write, repeated until the run ends.")
-    ] = "a,d,e,g,m,n,r,u",
-    speed: Annotated[float, typer.Option(help="Factor on the usual speed.", min=0.5, max=2)] = 1.0,
-    seconds: Annotated[
-        float | None,
-        typer.Option(help="Longest time that the robot moves. Default: 1800.", min=1),
-    ] = None,
-    seed: SeedOption = 0,
-    out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Folder for a recording of the run.")
-    ] = None,
-    host: Annotated[
-        str, typer.Option(help="Address to serve at; all but this machine's own need a --token.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int | None, typer.Option(help="Default: 8080, or the next free one.", min=0, max=65535)
-    ] = None,
-    token: Annotated[
-        str | None,
-        typer.Option(
-            help="Password of the page, at least 12 characters; required with another --host."
-        ),
-    ] = None,
-    open_browser: Annotated[
-        bool, typer.Option("--open", help="Open the page in the browser of this machine.")
-    ] = False,
-    record: Annotated[
-        Path | None,
-        typer.Option(
-            help="Serve no page; write a clip (gif, mp4) of the recording, "
-            "or of a new run of --seconds (default 20)."
-        ),
-    ] = None,
-) -> None:
-    """Watch and steer a robot in the browser while it learns, or replay a recording."""
-    if out is not None:
-        require_writable(out / "recording.run", make_folder=True)
-    if record is not None:
-        require_writable(record)
-    default_model, default_reference = DEFAULTS.get(source, ("delan", "letters"))
-    request = ViewRequest(
-        source=source,
-        model=model or default_model,
-        compare=compare,
-        reference=reference or default_reference,
-        letters=letters.replace(",", "").replace(" ", ""),
-        speed=speed,
-        seed=seed,
-        seconds=seconds,
-        out=out,
-        host=host,
-        port=port,
-        token=token,
-        open_browser=open_browser,
-    )
-    if record is not None:
-        record_clip(request, record)
-        typer.echo(f"Clip: {record}")
-    else:
-        serve(request)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ViewRequest:
     """The options of `delan view`."""
 
-    source: str
-    model: Any
-    compare: Any
-    reference: Any
-    letters: str
-    speed: float
-    seed: int
-    seconds: float | None
-    out: Path | None
-    host: str
-    port: int | None
-    token: str | None
-    open_browser: bool
+    source: str = argument(
+        "two-link",
+        help="two-link, wam4 or wam7 starts a run; `running` shows the current run; "
+        "a recording or its folder is replayed.",
+    )
+    model: ModelName | None = option(
+        None,
+        help="Feed-forward torque added to PD control at the start. "
+        "Default: delan; chain for a WAM.",
+    )
+    compare: ModelName | None = option(
+        None, help="Feed-forward torque of a second arm beside the first."
+    )
+    reference: Literal["letters", "cosines"] | None = option(
+        None, help="Motion to track. Default: letters for two-link, cosines for a WAM."
+    )
+    letters: str = option("a,d,e,g,m,n,r,u", help="Letters to write, repeated until the run ends.")
+    speed: float = option(1.0, help="Factor on the usual speed.", min=0.5, max=2)
+    seconds: float | None = option(
+        None, help="Longest time that the robot moves. Default: 1800.", min=1
+    )
+    seed: SeedOption = 0
+    out: Path | None = option(None, "-o", "--out", help="Folder for a recording of the run.")
+    host: str = option(
+        "127.0.0.1", help="Address to serve at; all but this machine's own need a --token."
+    )
+    port: int | None = option(None, help="Default: 8080, or the next free one.", min=0, max=65535)
+    token: str | None = option(
+        None, help="Password of the page, at least 12 characters; required with another --host."
+    )
+    open_browser: bool = option(
+        False, "--open", help="Open the page in the browser of this machine."
+    )
+    record: Path | None = option(
+        None,
+        help="Serve no page; write a clip (gif, mp4) of the recording, "
+        "or of a new run of --seconds (default 20).",
+    )
 
     @property
     def models(self) -> list[Any]:
         """The feed-forward torque of each of the one or two arms."""
-        return [name for name in (self.model, self.compare) if name is not None]
+        default, _ = DEFAULTS.get(self.source, DEFAULT)
+        models: list[Any] = [self.model or default]
+        if self.compare is not None:
+            models.append(self.compare)
+        return models
+
+    @property
+    def run(self) -> dict[str, Any]:
+        """The settings of a run that a page and a clip share."""
+        _, default = DEFAULTS.get(self.source, DEFAULT)
+        return {
+            "robot": self.source,
+            "reference": self.reference or default,
+            "letters": self.letters.replace(",", "").replace(" ", ""),
+            "speed": self.speed,
+            "seed": self.seed,
+        }
+
+
+@app.command()
+@command
+@takes("request", ViewRequest)
+def view(*, request: ViewRequest) -> None:
+    """Watch and steer a robot in the browser while it learns, or replay a recording."""
+    if request.out is not None:
+        require_writable(request.out / "recording.run", make_folder=True)
+    if request.record is None:
+        serve(request)
+    else:
+        require_writable(request.record)
+        record_clip(request, request.record)
+        typer.echo(f"Clip: {request.record}")
 
 
 def serve(request: ViewRequest) -> None:
@@ -160,7 +131,7 @@ def serve(request: ViewRequest) -> None:
     addresses: list[Address] = []
     if request.source == RUNNING:
         addresses.append(_current_run())
-    if request.reference == "letters" and request.source in DEFAULTS:
+    if request.run["reference"] == "letters" and request.source in DEFAULTS:
         raise SettingsError(f"letters are not for {request.source}; give --reference cosines")
     stop = threading.Event()
     runs: list[Popen] = []
@@ -180,7 +151,7 @@ def serve(request: ViewRequest) -> None:
         if stop.is_set():
             return
         if recording is not None:
-            from ..view.replay import Replay
+            from ..view.page import Replay
 
             Replay(server, recording).run(stop)
         else:
@@ -226,12 +197,8 @@ def _begin_runs(
     from ..view.run_process import send_settings, wait_for_address
 
     settings = LiveSettings(
-        robot=request.source,
-        model=request.model,
-        reference=request.reference,
-        letters=request.letters,
-        speed=request.speed,
-        seed=request.seed,
+        **request.run,
+        model=request.models[0],
         seconds=request.seconds or RUN_SECONDS,
         core=LOOP_CORE,
     )
@@ -264,7 +231,7 @@ def _show_runs(
 
     rival_name = None
     if len(addresses) > 1:
-        rival_name = NAMES[request.compare]
+        rival_name = NAMES[request.models[1]]
     page = LivePage(server, addresses, rival_name)
     try:
         page.run(stop)
@@ -334,12 +301,8 @@ def _simulated_take(request: ViewRequest, model: Any) -> "Take":
 
     seconds = request.seconds or CLIP_SECONDS
     settings = OnlineRun(
-        robot=request.source,
+        **request.run,
         model=model,
-        reference=request.reference,
-        letters=request.letters,
-        speed=request.speed,
-        seed=request.seed,
         # More than needed, because only the loop knows how long transitions between motions take;
         # `check` stops it.
         seconds=2 * seconds + 5,

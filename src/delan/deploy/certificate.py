@@ -1,56 +1,123 @@
-"""What the gate asked of a model, what it found, and what to do about it."""
+"""The checks of the gate, and the certificate that says which of them a model passed."""
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-UNSEEN = 0.2
-"""The share of the rows known from training from which on a log counts as one that the model has
-seen.
-"""
-NEARER = "record motion near that q and fit with it too, or let `lower` and `upper` of the limits leave it out"
-CURES = {
-    "unseen motion": "give a log of motion that took no part in the fit",
-    "mechanics": "fit a chain or a DeLaN network (`delan fit LOG --model chain`)",
-    "inertia": NEARER,
-    "condition number": "record motion that moves every joint by itself and fit with it too",
-    "forward undoes inverse": "fit again; if it stays, fit a chain (`--model chain`)",
-    "energy": "fit a chain (`--model chain`), or let the limits' `velocity` be what the robot reaches",
-    "friction takes energy": "fit again with `--friction auto`, from motion at more speeds",
-    "gravity torque": f"see that the limits' `torque` is right and in N m; if it is, {NEARER}",
-    "torque of the log's motion": "see that the limits' `torque` is right, and that the log has the model's units, "
-    "signs and order of joints (`delan check LOG`)",
-    "torque outside of the data": NEARER,
-    "error on the log": "look for faults of the log (`delan check LOG`); if it has none, fit with motion like it too",
-    "band": "fit with more trajectories (`delan fit LOG LOG2 …`): the band is made by those that the fit holds out",
-    "domain": "fit with motion that goes where this log goes (`delan fit LOG LOG2 …`), and examine on a third log",
-    "workspace": "record a motion that moves every joint through more of its range and fit with it too",
-    "C code": "install gcc or clang; if code was made and is off, export it with --double --exact-math",
+from ..storage import SEEN_SHARE
+
+
+class Reason(NamedTuple):
+    """Why a check matters, and what to do if it fails."""
+
+    why: str
+    cure: str
+
+
+_NEARER = (
+    "record motion near that q and fit with it too, or let `lower` and `upper` of the limits leave "
+    "it out"
+)
+CHECKS = {
+    "unseen motion": Reason(
+        why="of motion that a model was trained on, error, band and domain say nothing",
+        cure="give a log of motion that took no part in the fit",
+    ),
+    "mechanics": Reason(
+        why="without mechanics nobody can say that it gives no energy or stays small where it was "
+        "never trained",
+        cure="fit a chain or a DeLaN network (`delan fit LOG --model chain`)",
+    ),
+    "inertia": Reason(
+        why="an arm without inertia answers any torque with any acceleration", cure=_NEARER
+    ),
+    "condition number": Reason(
+        why="forward dynamics divide by the smallest: errors grow by this factor",
+        cure="record motion that moves every joint by itself and fit with it too",
+    ),
+    "forward undoes inverse": Reason(
+        why="torque and simulation would come from two different robots",
+        cure="fit again; if it stays, fit a chain (`--model chain`)",
+    ),
+    "energy": Reason(
+        why="a model that makes energy out of nothing makes an unstable loop out of a stable one",
+        cure="fit a chain (`--model chain`), or let the limits' `velocity` be what the robot "
+        "reaches",
+    ),
+    "friction takes energy": Reason(
+        why="friction that drives makes the robot run away",
+        cure="fit again with `--friction auto`, from motion at more speeds",
+    ),
+    "gravity torque": Reason(
+        why="a robot that cannot hold itself there was never there: the model is wrong, or the "
+        "workspace too large",
+        cure=f"see that the limits' `torque` is right and in N m; if it is, {_NEARER}",
+    ),
+    "torque of the log's motion": Reason(
+        why="the robot did this motion, so that its limits suffice",
+        cure="see that the limits' `torque` is right, and that the log has the model's units, "
+        "signs and order of joints (`delan check LOG`)",
+    ),
+    "torque outside of the data": Reason(
+        why="a spike where nothing was measured would be commanded the first time the robot gets "
+        "there",
+        cure=_NEARER,
+    ),
+    "error on the log": Reason(
+        why="a torque that is mostly error is worse than feedback alone",
+        cure="look for faults of the log (`delan check LOG`); if it has none, fit with motion like "
+        "it too",
+    ),
+    "band": Reason(
+        why="a band that is too narrow is trusted where it should not be",
+        cure="fit with more trajectories (`delan fit LOG LOG2 …`): the band is made by those that "
+        "the fit holds out",
+    ),
+    "domain": Reason(
+        why="what is measured on this log says little of a robot that moves elsewhere",
+        cure="fit with motion that goes where this log goes (`delan fit LOG LOG2 …`), and examine "
+        "on a third log",
+    ),
+    "workspace": Reason(
+        why="of a joint that never moved nothing was learned",
+        cure="record a motion that moves every joint through more of its range and fit with it too",
+    ),
+    "C code": Reason(
+        why="what drives the robot is the code, and not what was examined here",
+        cure="install gcc or clang; if code was made and is off, export it with --double "
+        "--exact-math",
+    ),
 }
-"""What to do about each check that is not passed."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One question put to a model: what was asked, what was found, whether that is enough, and why
-    it matters.
-
-    `cure`: what to do if it is not enough.
-    """
+    """One question put to a model, named in `CHECKS`: what was asked and what was found."""
 
     name: str
     passed: bool
     asked: str
     found: str
-    why: str
+
+    @property
+    def why(self) -> str:
+        """Why it matters."""
+        return CHECKS[self.name].why
 
     @property
     def cure(self) -> str:
-        return CURES[self.name]
+        """What to do if the check is not passed."""
+        return CHECKS[self.name].cure
+
+    def as_dict(self) -> dict[str, Any]:
+        payload = asdict(self) | {"why": self.why}
+        if not self.passed:
+            payload["cure"] = self.cure
+        return payload
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """What became of all questions; the model may drive if every one passed."""
+    """All checks of a model, which may drive if every one passed."""
 
     checks: tuple[Check, ...]
 
@@ -61,29 +128,22 @@ class Certificate:
     @property
     def verdict(self) -> str:
         """One sentence."""
-        failed = [check.name for check in self.checks if not check.passed]
-        return (
-            f"refused: {', '.join(failed)}" if failed else f"passed all {len(self.checks)} checks"
-        )
+        if self.passed:
+            return f"passed all {len(self.checks)} checks"
+        return f"refused: {', '.join(check.name for check in self.checks if not check.passed)}"
 
     def as_dict(self) -> dict[str, Any]:
         return {
             "passed": self.passed,
             "verdict": self.verdict,
-            "checks": [_told(check) for check in self.checks],
+            "checks": [check.as_dict() for check in self.checks],
         }
 
 
 def unseen_motion(share: float) -> Check:
     """Whether a log holds other rows than those that the model was trained on."""
-    return Check(
-        "unseen motion",
-        share < UNSEEN,
-        f"less than {100 * UNSEEN:.0f} % of this log's rows in the one that the model learned from",
-        f"{100 * share:.0f} %",
-        "of motion that a model was trained on, error, band and domain say nothing",
+    asked = (
+        f"less than {100 * SEEN_SHARE:.0f} % of this log's rows in the one that the model learned "
+        "from"
     )
-
-
-def _told(check: Check) -> dict[str, Any]:
-    return asdict(check) | ({} if check.passed else {"cure": check.cure})
+    return Check("unseen motion", share < SEEN_SHARE, asked, f"{100 * share:.0f} %")

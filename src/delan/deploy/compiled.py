@@ -1,6 +1,4 @@
-"""A model as machine code, called from Python: the code of `c_source`, built by the system's
-compiler into a cache.
-"""
+"""A model as machine code, called from Python: built by the system's compiler into a cache."""
 
 import ctypes
 from collections.abc import Callable
@@ -28,36 +26,39 @@ class CompiledModel:
     """
 
     def __init__(self, model: Any, *, precision: Precision = "double", fast_math: bool = True):
-        """Compile a model, or find it in the cache; compiled code is shared by all models of one
-        shape.
-        """
+        """Compile a model, or find it in the cache; models of one shape share compiled code."""
         settings = ExportSettings(
             name="model", precision=precision, fast_math=fast_math, weights="data"
         )
-        self.joints: Joints = model.joints
-        self._dtype = np.dtype(np.float32 if precision == "float" else np.float64)
         numbers = Numbers.of(model)
-        self._settings, self._layout = settings, numbers.layout
+        code = c_source(model, settings)
+        self.joints: Joints = model.joints
+        self._settings = settings
+        self._layout = numbers.layout
         self._macros = macros_of(Shape.of(model), numbers, settings)
-        self._weights = np.zeros(self._layout.size, self._dtype)
-        made = c_source(model, settings)
-        self._library = library_of(made.header, _with_calls(made), settings.name)
-        self._functions, self._tables = made.functions, {}
-        n = self.joints.dof
-        self._state = np.zeros(0, self._dtype)
-        self._q, self._qd, self._push = (np.zeros(n, self._dtype) for _ in range(3))
-        self._torque, self._acceleration = np.zeros(n, self._dtype), np.zeros(n, self._dtype)
-        self._part, self._inertia = np.zeros((4, n), self._dtype), np.zeros((n, n), self._dtype)
-        self._energies, self._away = np.zeros(2, self._dtype), np.zeros(1, self._dtype)
-        q, qd, push = self._q, self._qd, self._push
+        self._functions = code.functions
+        self._library = library_of(code.header, _with_calls(code), settings.name)
+        self._tables: dict[str, Any] = {}
+        # The arrays that the compiled functions read and write; their addresses stay.
+        dof = self.joints.dof
+        self._weights = self._zeros(self._layout.size)
+        q = self._q = self._zeros(dof)
+        qd = self._qd = self._zeros(dof)
+        push = self._push = self._zeros(dof)
+        self._torque = self._zeros(dof)
+        self._acceleration = self._zeros(dof)
+        self._parts = self._zeros(4, dof)
+        self._inertia = self._zeros(dof, dof)
+        self._energies = self._zeros(2)
+        self._distance = self._zeros(1)
         self._inverse = self._bound("inverse_dynamics", None, q, qd, push, self._torque)
         self._forward = self._bound("forward_dynamics", None, q, qd, push, self._acceleration)
         self._mass = self._bound("mass_matrix", q, self._inertia)
-        self._coriolis = self._bound("coriolis", q, qd, self._part[1])
-        self._gravity = self._bound("gravity", q, self._part[2])
-        self._friction = self._bound("friction", None, q, qd, push, self._part[3])
+        self._coriolis = self._bound("coriolis", q, qd, self._parts[1])
+        self._gravity = self._bound("gravity", q, self._parts[2])
+        self._friction = self._bound("friction", None, q, qd, push, self._parts[3])
         self._energy = self._bound("energy", q, qd, self._energies[:1], self._energies[1:])
-        self._in_domain = self._bound("in_domain", q, qd, self._away)
+        self._in_domain = self._bound("in_domain", q, qd, self._distance)
         # On the object instead of its class, so that they are called without being bound.
         self.inverse_dynamics = self._quick("inverse_dynamics", self._torque, self.inverse_dynamics)
         self.forward_dynamics = self._quick(
@@ -65,21 +66,22 @@ class CompiledModel:
         )
         self.take(numbers.vector)
 
+    def _zeros(self, *shape: int) -> np.ndarray:
+        return np.zeros(shape, self._settings.dtype)
+
     @property
     def remembers(self) -> bool:
-        """Whether friction knows the way behind it (`stops`): called from here it counts as slid."""
+        """Whether friction has a memory (`stops`), which counts as slid when called from here."""
         return "state_update" in self._functions
 
     def swap(self, model: Any) -> None:
         """Take the numbers of another model of the same shape; nothing is compiled."""
         numbers = Numbers.of(model)
-        if (
-            numbers.layout != self._layout
-            or macros_of(Shape.of(model), numbers, self._settings) != self._macros
-        ):
+        macros = macros_of(Shape.of(model), numbers, self._settings)
+        if numbers.layout != self._layout or macros != self._macros:
             raise ModelError(
-                "the model has another shape than the compiled one: sizes, joints, links, activation or friction are "
-                "not the same; compile it anew"
+                "the model has another shape than the compiled one: sizes, joints, links, "
+                "activation or friction are not the same; compile it anew"
             )
         self.take(numbers.vector)
 
@@ -115,7 +117,7 @@ class CompiledModel:
         self._coriolis()
         self._gravity()
         self._friction()
-        _, coriolis, gravity, friction = self._part.copy()
+        _, coriolis, gravity, friction = self._parts.copy()
         return TorqueComponents(torque - coriolis - gravity - friction, coriolis, gravity, friction)
 
     def energy(self, q: Vector, qd: Vector) -> Energy:
@@ -129,7 +131,7 @@ class CompiledModel:
         """How far a state is from the training data: at most 1 inside."""
         self._put(q, qd)
         self._in_domain()
-        return float(self._away[0])
+        return float(self._distance[0])
 
     def _put(self, *given: Vector) -> None:
         """Copy one sample to where the compiled functions read it."""
@@ -141,17 +143,17 @@ class CompiledModel:
             place[...] = vector
 
     def _bound(self, function: str, *arrays: np.ndarray | None) -> Callable[[], None]:
-        """A function of the library with all its arguments in place; the arrays are those of this
-        object.
-        """
+        """A function of the library with all its arguments in place, arrays of this object."""
         if function not in self._functions:
 
             def missing() -> None:
                 raise ModelError(f"this kind of model has no {function.replace('_', ' ')}")
 
             return missing
-        places = [None if one is None else one.ctypes.data for one in (self._weights, *arrays)]
-        table = (ctypes.c_void_p * len(places))(*places)
+        table = (ctypes.c_void_p * (1 + len(arrays)))(self._weights.ctypes.data)
+        for place, array in enumerate(arrays, start=1):
+            if array is not None:
+                table[place] = array.ctypes.data
         self._tables[function] = table
         compiled = self._library[f"model_call_{function}"]
         compiled.restype = None
@@ -160,21 +162,18 @@ class CompiledModel:
     def _quick(
         self, function: str, result: np.ndarray, slow: Callable[..., Vector]
     ) -> Callable[..., Vector]:
-        """The same function taking its three vectors at once, without Python between; `slow` where
-        that cannot be.
-        """
+        """The same function of three vectors without Python between; `slow` if that cannot be."""
         call = caller()
         if call is None or function not in self._functions:
             return slow
         address = ctypes.cast(self._library[f"model_call_{function}"], ctypes.c_void_p).value
-        inputs = [one.ctypes.data for one in (self._q, self._qd, self._push)]
-        single = self._dtype == np.float32
+        inputs = [array.ctypes.data for array in (self._q, self._qd, self._push)]
         return call(
             address,
             ctypes.addressof(self._tables[function]),
-            3,
-            len(self._q),
-            single,
+            len(inputs),
+            self.joints.dof,
+            self._settings.precision == "float",
             result,
             slow,
             *inputs,
@@ -186,7 +185,9 @@ def _kept(result: Vector, out: Vector | None) -> Vector:
     if out is None:
         return result.copy()
     if not isinstance(out, np.ndarray) or out.shape != result.shape or out.dtype != result.dtype:
-        given = f"{out.dtype} {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
+        given = type(out).__name__
+        if isinstance(out, np.ndarray):
+            given = f"{out.dtype} {out.shape}"
         raise ModelError(
             f"out must be an array of {result.dtype} {result.shape}, got {given}; or leave it out"
         )
@@ -197,20 +198,22 @@ def _kept(result: Vector, out: Vector | None) -> Vector:
 def compile(
     model: Any, *, precision: Precision = "double", fast_math: bool = True
 ) -> CompiledModel:
-    """The model as machine code; needs a C compiler."""
+    """Compile a model to machine code; this needs a C compiler."""
     return CompiledModel(model, precision=precision, fast_math=fast_math)
 
 
-def _with_calls(made: CSource) -> str:
-    """The source, and for each function one that takes all its arguments as a table of pointers."""
-    calls = []
-    for function in made.functions:
+def _with_calls(code: CSource) -> str:
+    """The source, and for each function a call that takes its arguments as a table of pointers."""
+    parts = [code.source]
+    for function in code.functions:
         promise = PROMISES[function]
         if promise.gives == "state":
             continue
+        # The weights come first.
         count = 1 + len(promise.takes.split()) + len(promise.gives.split())
-        called = f"model_{function}({', '.join(f'a[{i}]' for i in range(count))})"
-        body = f"*(real *)a[{count}] = {called}" if promise.result else called
+        body = f"model_{function}({', '.join(f'a[{i}]' for i in range(count))})"
+        if promise.result:
+            body = f"*(real *)a[{count}] = {body}"
         signature = f"void model_call_{function}(void *const *a)"
-        calls.append(f"{signature};\n{signature}\n{{\n    {body};\n}}")
-    return "\n\n".join([made.source, *calls, ""])
+        parts.append(f"{signature};\n{signature}\n{{\n    {body};\n}}")
+    return "\n\n".join([*parts, ""])

@@ -1,6 +1,4 @@
-"""The system's C compiler, and a cache of what it made: libraries of models, and what calls them
-from Python.
-"""
+"""The system's C compiler, and a cache of the libraries that it built."""
 
 import ctypes
 import hashlib
@@ -34,14 +32,11 @@ FLAGS = (
 
 def find_compiler() -> str | None:
     """The C compiler that CC names, or else cc, gcc or clang."""
-    return next(
-        (
-            path
-            for name in (os.environ.get("CC"), "cc", "gcc", "clang")
-            if name and (path := shutil.which(name))
-        ),
-        None,
-    )
+    for name in (os.environ.get("CC") or "cc", "cc", "gcc", "clang"):
+        path = shutil.which(name)
+        if path is not None:
+            return path
+    return None
 
 
 def cache_folder() -> Path:
@@ -63,19 +58,15 @@ def library_of(header: str, source: str, name: str) -> ctypes.CDLL:
 
 @cache
 def caller() -> Any | None:
-    """What turns a compiled function into a quick Python function; None where it cannot be made, as
-    without headers.
-    """
-    import numpy as np  # noqa: PLC0415 (`delan machine` asks for the compiler where numpy is broken)
+    """The class that makes quick Python functions of compiled ones; None if it cannot be built."""
+    # `delan machine` asks for the compiler where numpy is broken.
+    import numpy as np  # noqa: PLC0415
 
     headers = sysconfig.get_path("include")
     if find_compiler() is None or not (Path(headers) / "Python.h").exists():
         return None
-    source = (
-        resources.files(__name__.rpartition(".")[0])
-        .joinpath("kernels", "python_call.c")
-        .read_text("utf-8")
-    )
+    source = (resources.files("delan.deploy") / "kernels" / "python_call.c").read_text("utf-8")
+    # The class serves one version of Python and of numpy: both are part of what is cached.
     abi = sysconfig.get_config_var("SOABI") or platform.python_version()
     whole = {"delan_call.c": f"/* {abi}, numpy {np.__version__} */\n{source}"}
     try:
@@ -94,13 +85,6 @@ def _call_in(path: Path) -> Any:
     return module.Call
 
 
-def _compiler() -> str:
-    compiler = find_compiler()
-    if compiler is None:
-        raise CompilerError("there is no C compiler; install gcc or clang, or name one in CC")
-    return compiler
-
-
 def _run(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
     try:
         return subprocess.run(command, capture_output=True, text=True, check=False)
@@ -112,9 +96,7 @@ def _run(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
 
 @contextmanager
 def _keeping(root: Path) -> Iterator[None]:
-    """Where files of the cache are written: what goes wrong with them is told as a setting to
-    change.
-    """
+    """Report what goes wrong with files of the cache as a setting to change."""
     try:
         yield
     except OSError as error:
@@ -124,10 +106,10 @@ def _keeping(root: Path) -> Iterator[None]:
 
 
 def _loaded(files: Mapping[str, str], flags: tuple[str, ...], load: Callable[[Path], Any]) -> Any:
-    """What a library of some files holds; a damaged one, as a power failure may leave it, is built
-    once more.
-    """
-    compiler = _compiler()
+    """Build and load a library; a damaged one, as a power failure may leave it, is built anew."""
+    compiler = find_compiler()
+    if compiler is None:
+        raise CompilerError("there is no C compiler; install gcc or clang, or name one in CC")
     path = _built(files, flags, compiler)
     try:
         return load(path)
@@ -139,18 +121,16 @@ def _loaded(files: Mapping[str, str], flags: tuple[str, ...], load: Callable[[Pa
         return load(path)
     except (OSError, ImportError) as error:
         raise CompilerError(
-            f"compiled code cannot be loaded ({error}); set XDG_CACHE_HOME to a folder that may hold programs"
+            f"compiled code cannot be loaded ({error}); set XDG_CACHE_HOME to a folder that may "
+            "hold programs"
         ) from None
 
 
 def _built(files: Mapping[str, str], flags: tuple[str, ...], compiler: str) -> Path:
-    """A shared library of some files, the last of which is compiled; from the cache if it was made
-    before.
-    """
-    told = "\0".join(
-        (*files.values(), compiler, version_of(compiler), " ".join(FLAGS + flags), _processor())
-    )
-    key = hashlib.sha256(told.encode()).hexdigest()[:24]
+    """A shared library of the last file, which may include the others; from the cache if it can."""
+    # Everything that decides the machine code, so that no other code is taken for it.
+    parts = (*files.values(), compiler, version_of(compiler), " ".join(FLAGS + flags), _processor())
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
     root = cache_folder()
     path = root / f"{key}.so"
     with _keeping(root):
@@ -160,34 +140,27 @@ def _built(files: Mapping[str, str], flags: tuple[str, ...], compiler: str) -> P
         with tempfile.TemporaryDirectory(dir=root) as folder:
             for name, text in files.items():
                 (Path(folder) / name).write_text(text, encoding="utf-8")
-            made = Path(folder) / "made.so"
-            ran = _run(
-                [
-                    compiler,
-                    *flags,
-                    *FLAGS,
-                    str(Path(folder) / list(files)[-1]),
-                    "-o",
-                    str(made),
-                    "-lm",
-                ]
-            )
-            if ran.returncode:
+            source = Path(folder) / list(files)[-1]
+            library = Path(folder) / "library.so"
+            run = _run([compiler, *flags, *FLAGS, str(source), "-o", str(library), "-lm"])
+            if run.returncode:
                 raise CompilerError(
-                    f"{compiler} refused the code of the model: {ran.stderr.strip()[:500]}"
+                    f"{compiler} refused the code of the model: {run.stderr.strip()[:500]}"
                 )
-            with made.open("rb") as file:
-                os.fsync(file.fileno())  # half a library may end the process that loads it
-            made.replace(path)
+            # Half a library may end the process that loads it.
+            with library.open("rb") as file:
+                os.fsync(file.fileno())
+            library.replace(path)
     return path
 
 
 def _processor() -> str:
-    """What code for this machine may not run on another."""
+    """The instructions of this processor: code that was built for them may not run on another."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
-        return platform.processor()
-    return next(
-        (line for line in lines if line.startswith(("flags", "Features"))), platform.processor()
-    )
+        lines = []
+    for line in lines:
+        if line.startswith(("flags", "Features")):  # on x86, and on ARM
+            return line
+    return platform.processor()

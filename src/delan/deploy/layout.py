@@ -1,7 +1,4 @@
-"""What of a model is not numbers, and how it is to be written: both decide which C code there is.
-
-The numbers of a model as C code wants them: named blocks one after the other in a single array.
-"""
+"""What decides the C code of a model: its parts, its settings, and its numbers block by block."""
 
 import hashlib
 import re
@@ -24,16 +21,12 @@ from ..models.network import LagrangianNetwork
 from ..models.trust import Domain
 
 Precision = Literal["float", "double"]
-
-# Files of C code in `kernels/` that each kind of model is written with.
-KERNELS = {
-    LagrangianChain: ("chain.c",),
-    LagrangianNetwork: ("layers.c", "network.c"),
-    FeedForwardNetwork: ("layers.c", "feed_forward.c"),
-}
-
+DTYPES: dict[str, Any] = {"float": np.float32, "double": np.float64}
+# Names of files that stand beside the code, or that it includes.
 TAKEN = ("test", "example", "math", "stdint", "stdio", "string", "time")
-"""Names of files that stand beside the code, or that it includes."""
+# The outputs of layers are padded to a multiple of it, so that they fill the registers of
+# processors: 16 floats are the 512 bits of the widest ones.
+PADDING = 16
 
 
 @dataclass(frozen=True)
@@ -57,97 +50,103 @@ class ExportSettings:
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", self.name):
             raise SettingsError(
-                f"{self.name!r} cannot begin a name in C; give a word of letters, digits and underscores"
+                f"{self.name!r} cannot begin a name in C; give a word of letters, digits and "
+                "underscores"
             )
         if self.name.lower() in TAKEN:
             raise SettingsError(
                 f"{self.name}.c or {self.name}.h is another file of the code; give another --name"
             )
-        if self.precision not in ("float", "double"):
+        if self.precision not in DTYPES:
             raise SettingsError(f"unknown precision {self.precision!r}; known: float, double")
 
     @property
+    def dtype(self) -> Any:
+        """The type of the numbers in numpy."""
+        return DTYPES[self.precision]
+
+    @property
+    def words(self) -> dict[str, Any]:
+        """What the templates of all files need to know."""
+        return {"name": self.name, "upper": self.name.upper(), "real": self.precision}
+
+    @property
     def fast(self) -> bool:
+        """Whether the code has an exponential of its own."""
         return self.fast_math and self.precision == "float"
 
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """The parts of a model that are not numbers: they decide which code is written.
-
-    Attributes:
-        part: the mechanics, or the feed-forward network of a model without mechanics.
-        friction: the terms of the friction, None without friction.
-        states: how many states the domain keeps, 0 without trust.
-    """
+    """What of a model is not numbers: it decides which code is written."""
 
     model: Model
-    part: Any
-    friction: FrictionSettings | None
-    states: int
 
     @classmethod
     def of(cls, model: Any) -> "Shape":
         """The shape of a model, or of one of its parts alone."""
-        model = as_model(model)
-        part = model.residual if model.mechanics is None else model.mechanics
-        states = 0 if model.trust is None else len(model.trust.domain.states)
-        return cls(model, part, model.friction_settings, states)
+        return cls(as_model(model))
 
     @property
     def joints(self) -> Joints:
         return self.model.joints
 
     @property
-    def kernels(self) -> tuple[str, ...]:
-        friction = () if self.friction is None else ("friction.c",)
-        return (*KERNELS[type(self.part)], *friction)
+    def friction(self) -> FrictionSettings:
+        """The terms of the friction, none of them where the model has no friction."""
+        return self.model.friction_settings or FrictionSettings(())
 
     @property
     def stops(self) -> tuple[float, ...]:
-        return () if self.friction is None else self.friction.stops
+        """The radii of the stop operators, by which friction remembers the motion [rad or m]."""
+        return self.friction.stops
 
     @property
     def motors(self) -> int:
-        return self.joints.dof + (0 if self.friction is None else len(self.friction.pairs))
+        return self.joints.dof + len(self.friction.pairs)
 
     @property
-    def mechanics(self) -> bool:
-        return self.model.promises.mechanics
+    def states(self) -> int:
+        """How many states the domain keeps, 0 without trust."""
+        if self.model.trust is None:
+            return 0
+        return len(self.model.trust.domain.states)
 
     @property
-    def potential(self) -> bool:
-        return self.model.promises.energy
+    def kernels(self) -> tuple[str, ...]:
+        """The files in `kernels/` that the model is written with."""
+        kernels = ("chain.c",)
+        if self.model.mechanics is None:
+            kernels = ("layers.c", "feed_forward.c")
+        elif self.model.chain is None:
+            kernels = ("layers.c", "network.c")
+        if self.model.friction is not None:
+            kernels += ("friction.c",)
+        return kernels
 
     @property
     def functions(self) -> tuple[str, ...]:
-        """What the code of such a model promises, without the model's name before it."""
-        return tuple(self._functions())
-
-    def _functions(self) -> Iterator[str]:
+        """The functions of the code, without the model's name before them."""
+        names = ["inverse_dynamics"]
+        promises = self.model.promises
         if self.stops:
-            yield from ("state_init", "state_update")
-        yield "inverse_dynamics"
-        if self.mechanics:
-            yield from ("forward_dynamics", "mass_matrix", "coriolis", "gravity", "friction")
-            if self.friction is not None and "load" in self.friction.terms:
-                yield "unloaded_friction"
-            if self.potential:
-                yield "energy"
+            names = ["state_init", "state_update", "inverse_dynamics"]
+        if promises.mechanics:
+            names += ["forward_dynamics", "mass_matrix", "coriolis", "gravity", "friction"]
+            if "load" in self.friction.terms:
+                names.append("unloaded_friction")
+            if promises.energy:
+                names.append("energy")
         if self.states:
-            yield "in_domain"
+            names.append("in_domain")
+        return tuple(names)
 
-
-PADDING = 16
-"""The outputs of layers are padded to a multiple of it, so that they fill the registers of
-processors.
-"""
 
 Block = tuple[str, Any]
 
 
 class Layout(NamedTuple):
-    """Names of the blocks, where each begins, and how many numbers there are."""
+    """Where each block of numbers begins, and how many numbers there are."""
 
     offsets: dict[str, int]
     size: int
@@ -161,41 +160,41 @@ class Numbers:
 
     @classmethod
     def of(cls, model: Any) -> "Numbers":
+        """The numbers of a learned model, which must be finite."""
+        blocks = []
         with jax.enable_x64(True):  # a chain computes its links from its weights
-            blocks = tuple(
-                (name, np.asarray(values, dtype=float).ravel())
-                for name, values in _blocks(model, np)
-            )
+            for name, values in _blocks(model, np):
+                blocks.append((name, np.asarray(values, dtype=float).ravel()))
         for name, values in blocks:
             if not np.isfinite(values).all():
                 raise ModelError(
                     f"the model holds numbers that are not finite (block {name}); fit it again"
                 )
-        return cls(blocks)
+        return cls(tuple(blocks))
 
     @staticmethod
     def traced(model: Any) -> Float[Array, " numbers"]:
-        """The `vector` of a model inside of `jax.jit`."""
+        """The `vector` of a model inside `jax.jit`."""
         return jnp.concatenate(
             [jnp.ravel(jnp.asarray(values, dtype=float)) for _, values in _blocks(model, jnp)]
         )
 
     @property
     def layout(self) -> Layout:
-        sizes = [len(values) for _, values in self.blocks]
-        starts = np.concatenate([[0], np.cumsum(sizes)]).astype(int).tolist()
-        return Layout(
-            {name: start for (name, _), start in zip(self.blocks, starts, strict=False)}, starts[-1]
-        )
+        offsets = {}
+        size = 0
+        for name, values in self.blocks:
+            offsets[name] = size
+            size += len(values)
+        return Layout(offsets, size)
 
     @property
     def vector(self) -> Float[np.ndarray, " numbers"]:
         return np.concatenate([values for _, values in self.blocks])
 
     def checksum(self, precision: str) -> str:
-        """What identifies the numbers in a precision, `float` or `double`."""
-        values = self.vector.astype(np.float32 if precision == "float" else np.float64)
-        return hashlib.sha256(values.tobytes()).hexdigest()[:16]
+        """A digest that identifies the numbers in a precision, `float` or `double`."""
+        return hashlib.sha256(self.vector.astype(DTYPES[precision]).tobytes()).hexdigest()[:16]
 
 
 def padded(count: int) -> int:
@@ -206,59 +205,67 @@ def padded(count: int) -> int:
 def _blocks(model: Any, xp: Any) -> Iterator[Block]:
     """By numpy, or by JAX's copy of it where the numbers are not known yet."""
     model = as_model(model)
-    if model.mechanics is not None and model.residual is not None:
+    if model.mechanics is None:
+        yield from _feed_forward(model.residual, xp)
+    elif model.residual is not None:
         raise ModelError(
             "mechanics with a residual network beside them cannot be written as C code; export "
             "delan.Model(mechanics=model.mechanics, friction=model.friction), or fit without it"
         )
-    part = model.residual if model.mechanics is None else model.mechanics
-    yield from BLOCKS[type(part)](part, xp)
+    elif model.chain is None:
+        yield from _network(model.mechanics, xp)
+    else:
+        yield from _chain(model.chain)
     if model.friction is not None:
         yield from _friction(model.friction, xp)
     if model.trust is not None:
         yield from _domain(model.trust.domain, xp)
 
 
-def _chain(model: LagrangianChain, xp: Any) -> Iterator[Block]:
-    links = model.links
+def _chain(chain: LagrangianChain) -> Iterator[Block]:
+    links = chain.links
     yield "PLACE", links.place
     yield "INERTIA", links.inertia
-    yield "ARMATURE", model.armature
+    yield "ARMATURE", chain.armature
     yield "GRAVITY", links.gravity
 
 
-def _network(model: LagrangianNetwork, xp: Any) -> Iterator[Block]:
-    scale = model.normalisation
+def _network(network: LagrangianNetwork, xp: Any) -> Iterator[Block]:
+    scale = network.normalisation
     torque = xp.asarray(scale.tau_std, dtype=float)
-    seen = (torque / torque.max()) ** model.settings.focus
-    sliding = np.array([kind == "prismatic" for kind in model.joints.kinds])
-    yield "SEEN", xp.where(sliding, seen / xp.asarray(scale.q_std), seen)
+    focus = (torque / torque.max()) ** network.settings.focus
+    # Angles enter by sine and cosine, which need no scale.
+    yield "SEEN", xp.where(network.joints.sliding, focus / xp.asarray(scale.q_std), focus)
     yield "CENTRE", scale.q_mean
-    yield from _layers(model.trunk, xp, back=True)
-    heads = [model.diagonal, model.lower, model.gravity]
+    yield from _layers(network.trunk, xp, back=True)
+    heads = [network.diagonal, network.lower, network.gravity]
     weight = xp.concatenate([xp.asarray(head.weight, dtype=float) for head in heads])
     bias = xp.concatenate([xp.asarray(head.bias, dtype=float) for head in heads])
     yield from _head(weight, bias, xp, back=True)
     yield "ROW", xp.sqrt(torque / xp.asarray(scale.qdd_std))
-    yield "OFFSET", xp.asarray([model.settings.offset])
-    yield "GRAVITY", torque.max()[None] if model.settings.gravity == "potential" else torque
+    yield "OFFSET", xp.asarray([network.settings.offset])
+    if network.settings.gravity == "potential":
+        # A potential is one number, with one scale for all joints.
+        torque = torque.max()[None]
+    yield "GRAVITY", torque
 
 
-def _feed_forward(model: FeedForwardNetwork, xp: Any) -> Iterator[Block]:
+def _feed_forward(network: FeedForwardNetwork, xp: Any) -> Iterator[Block]:
     """With the scales of inputs and outputs in the first and in the last layer."""
-    scale = model.normalisation
-    endless = np.array([kind == "continuous" for kind in model.joints.kinds])
-    ones, zeros = np.ones(2 * endless.sum()), np.zeros(2 * endless.sum() + 2 * len(endless))
+    scale = network.normalisation
+    endless = network.joints.continuous
+    # Sine and cosine of an endless joint are neither scaled nor shifted; rates are not shifted.
+    ones = np.ones(2 * endless.sum())
+    zeros = np.zeros(2 * endless.sum() + 2 * len(endless))
     spread = xp.concatenate([xp.asarray(scale.q_std)[~endless], ones, scale.qd_std, scale.qdd_std])
     centre = xp.concatenate([xp.asarray(scale.q_mean)[~endless], zeros])
-    weight, bias = _numbers_of(model.trunk.layers[0], xp)
+    weight, bias = _numbers_of(network.trunk.layers[0], xp)
     weight = weight / spread[None]
-    yield from _layers(model.trunk, xp, back=False, first=(weight, bias - weight @ centre))
+    yield from _layers(network.trunk, xp, back=False, first=(weight, bias - weight @ centre))
     torque = xp.asarray(scale.tau_std, dtype=float)
-    weight, bias = _numbers_of(model.torque, xp)
-    yield from _head(
-        torque[:, None] * weight, torque * bias + xp.asarray(scale.tau_mean), xp, back=False
-    )
+    weight, bias = _numbers_of(network.torque, xp)
+    bias = torque * bias + xp.asarray(scale.tau_mean)
+    yield from _head(torque[:, None] * weight, bias, xp, back=False)
 
 
 def _layers(
@@ -266,22 +273,29 @@ def _layers(
 ) -> Iterator[Block]:
     """The layers of a trunk, each by columns; with `back`, those of the transposed ones too."""
     weight, bias = first or _numbers_of(trunk.layers[0], xp)
-    width, inputs = padded(weight.shape[0]), padded(weight.shape[1])
+    width = padded(weight.shape[0])
+    inputs = padded(weight.shape[1])
+    # A trunk of one layer has no others, and empty blocks of them.
+    weights = [np.zeros(0)]
+    biases = [np.zeros(0)]
+    transposed = [np.zeros(0)]
+    for layer in trunk.layers[1:]:
+        hidden, shift = _numbers_of(layer, xp)
+        weights.append(_columns(hidden, width, width, xp))
+        biases.append(_filled(shift, width, xp))
+        transposed.append(_columns(hidden.T, width, width, xp))
     yield "LAYER_0", _columns(weight, width, inputs, xp)
     yield "BIAS_0", _filled(bias, width, xp)
-    others = [_numbers_of(layer, xp) for layer in trunk.layers[1:]]
-    yield "LAYERS", _joined((_columns(weight, width, width, xp) for weight, _ in others), xp)
-    yield "BIASES", _joined((_filled(bias, width, xp) for _, bias in others), xp)
+    yield "LAYERS", xp.concatenate(weights)
+    yield "BIASES", xp.concatenate(biases)
     if back:
         yield "LAYER_0_BACK", _columns(weight.T, inputs, width, xp)
-        yield (
-            "LAYERS_BACK",
-            _joined((_columns(weight.T, width, width, xp) for weight, _ in others), xp),
-        )
+        yield "LAYERS_BACK", xp.concatenate(transposed)
 
 
 def _head(weight: Any, bias: Any, xp: Any, *, back: bool) -> Iterator[Block]:
-    outputs, width = padded(weight.shape[0]), padded(weight.shape[1])
+    outputs = padded(weight.shape[0])
+    width = padded(weight.shape[1])
     yield "HEADS", _columns(weight, outputs, width, xp)
     yield "HEADS_BIAS", _filled(bias, outputs, xp)
     if back:
@@ -301,17 +315,8 @@ def _filled(values: Any, size: int, xp: Any) -> Any:
     return xp.pad(values, (0, size - len(values)))
 
 
-def _joined(parts: Iterator[Any], xp: Any) -> Any:
-    return xp.concatenate([np.zeros(0), *parts])
-
-
-BLOCKS = {
-    LagrangianChain: _chain,
-    LagrangianNetwork: _network,
-    FeedForwardNetwork: _feed_forward,
-}
-
-COLUMNS = {
+# The blocks of the weights of friction; all others are those of stop operators.
+FRICTION_BLOCKS = {
     "armature": "ROTOR",
     "viscous": "VISCOUS",
     "coulomb": "COULOMB",
@@ -323,14 +328,16 @@ COLUMNS = {
 }
 
 
-def _friction(head: Friction, xp: Any) -> Iterator[Block]:
-    weights = {name: xp.asarray(row) for name, row in head.named.items()}
-    yield "STEEPNESS", xp.exp(-xp.asarray(head.log_width, dtype=float))
-    yield "STRIBECK_SLOWNESS", xp.exp(-xp.asarray(head.log_stribeck_speed, dtype=float))
-    for name, row in weights.items():
-        if name in COLUMNS:
-            yield COLUMNS[name], row
-    yield "STOPS", _joined((row for name, row in weights.items() if name not in COLUMNS), xp)
+def _friction(friction: Friction, xp: Any) -> Iterator[Block]:
+    yield "STEEPNESS", xp.exp(-xp.asarray(friction.log_width, dtype=float))
+    yield "STRIBECK_SLOWNESS", xp.exp(-xp.asarray(friction.log_stribeck_speed, dtype=float))
+    stops = [np.zeros(0)]
+    for name, row in friction.named.items():
+        if name in FRICTION_BLOCKS:
+            yield FRICTION_BLOCKS[name], xp.asarray(row)
+        else:
+            stops.append(xp.asarray(row))
+    yield "STOPS", xp.concatenate(stops)
 
 
 def _domain(domain: Domain, xp: Any) -> Iterator[Block]:

@@ -1,6 +1,8 @@
-"""A folder of C code that its receiver can build, test and call: `delan export`."""
+"""A folder of C code that its receiver can build, test and call, also as a ROS 2 package."""
 
+import re
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +12,26 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..errors import SettingsError
+from ..errors import ModelError, SettingsError
 from ..models.model import as_model, without_trust
-from ..storage import write_whole
+from .artifact import rendered, with_numbers, write_files
 from .c_code import CSource, c_source
-from .functions import with_numbers
 from .layout import ExportSettings, Shape
-from .ros2 import ros2_files
 
+# States that the receiver's test compares.
 CASES = 20
-"""States that the receiver's test compares."""
+# How far the numbers of another compiler may be from ours, relative to the largest of a result.
 TOLERANCE = {"float": 2e-4, "double": 1e-10}
-"""How far, relative to the largest number of a result, another compiler's numbers may be from ours.
-"""
+# Numbers of a reference table in a line.
+NUMBERS_IN_LINE = 5
+# Where the files of `templates/ros2` go.
+PLACES = {
+    "solver.hpp": "include/{package}/solver.hpp",
+    "solver.cpp": "src/solver.cpp",
+    "plugin.xml": "plugin.xml",
+    "package.xml": "package.xml",
+    "CMakeLists.txt": "CMakeLists.txt",
+}
 
 
 def export(
@@ -33,299 +42,159 @@ def export(
     *,
     ros2: bool = False,
 ) -> CSource:
-    """Write header, source, test, example and build file of a model into a folder; with `ros2`, a
-    package of it too.
+    """Write header, source, test, example and build file of a model into a folder.
+
+    With `ros2`, a package of the code as well. An example that somebody edited is not replaced.
     """
     settings = settings or ExportSettings()
     if settings.weights != "constant":
         raise SettingsError("a folder of code holds its weights; leave weights out")
-    made, name = c_source(model, settings, story), settings.name
+    code = c_source(model, settings, story)
+    shape = Shape.of(model)
+    words = settings.words | {
+        "checksum": code.checksum,
+        "mechanics": shape.model.promises.mechanics,
+        "remembers": shape.model.promises.memory,
+        "knows_domain": "in_domain" in code.functions,
+    }
+    tables = {name: _listed(values) for name, values in _reference(model).items()}
+    example = rendered("example.c", **words)
     files = {
-        f"{name}.h": made.header,
-        f"{name}.c": made.source,
-        "test.c": _test(model, made, settings),
-        "example.c": _example(model, made, settings),
-        "CMakeLists.txt": _CMAKE.replace("@NAME@", name),
+        f"{settings.name}.h": code.header,
+        f"{settings.name}.c": code.source,
+        "test.c": rendered(
+            "test.c", **words, cases=CASES, tolerance=TOLERANCE[settings.precision], tables=tables
+        ),
+        _example_name(folder, example): example,
+        "CMakeLists.txt": rendered("CMakeLists.txt", **words),
     }
     if ros2:
-        files |= {
-            f"ros2/{path}": text
-            for path, text in ros2_files(made, Shape.of(model), settings).items()
-        }
-    for file, text in files.items():
-        if file == "example.c" and _is_edited(folder, text):
-            file = "example.new.c"
-        make_folder((folder / file).parent)
-        write_whole(folder / file, lambda out, text=text: out.write(text.encode()))
-    return made
+        for path, text in _ros2_files(code, shape, settings).items():
+            files[f"ros2/{path}"] = text
+    write_files(folder, {path: text.encode() for path, text in files.items()})
+    return code
 
 
-def _is_edited(folder: Path, text: str) -> bool:
-    """Whether the folder has an example that somebody has made his own."""
+def _example_name(folder: Path, text: str) -> str:
+    """The file of the example: a new one beside an example that somebody edited."""
     try:
-        return "".join((folder / "example.c").read_text(encoding="utf-8").split()) != "".join(
-            text.split()
-        )
+        present = (folder / "example.c").read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
-        return False
+        return "example.c"
+    # Formatters change white space, which is no edit.
+    if "".join(present.split()) == "".join(text.split()):
+        return "example.c"
+    return "example.new.c"
 
 
-def make_folder(folder: Path) -> None:
-    """Make a folder for what is exported, if it is not there yet."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SettingsError(
-            f"{folder}: cannot be made ({error.strerror}); give another folder"
-        ) from None
+def _ros2_files(code: CSource, shape: Shape, settings: ExportSettings) -> dict[str, str]:
+    """The files of a plugin for the `inverse_dynamics_solver` interface, by their paths.
+
+    They include the C code, so that the package can be moved without the folder around it.
+    """
+    if not shape.model.promises.mechanics:
+        raise ModelError(
+            "this model knows the torque alone, and a ROS 2 solver is asked for inertia, Coriolis "
+            "and gravity too; fit a chain or a DeLaN network, or leave --ros2 out"
+        )
+    package = package_name(settings.name)
+    words = settings.words | {
+        "package": package,
+        "dof": shape.joints.dof,
+        "names": [f"  {_literal(name)}" for name in shape.joints.names],
+        "checksum": code.checksum,
+        "version": version("delan"),
+        "friction": _friction_notes(shape),
+        "loaded": "unloaded_friction" in shape.functions,
+    }
+    files = {f"src/{settings.name}.h": code.header, f"src/{settings.name}.c": code.source}
+    for template, place in PLACES.items():
+        files[place.format(package=package)] = rendered(f"ros2/{template}", **words)
+    return files
 
 
-def told_of(header: Mapping[str, Any]) -> dict[str, str]:
+def package_name(name: str) -> str:
+    """A name that ROS takes for a package: small letters, and no two underscores in a row."""
+    return re.sub("_+", "_", f"{name.lower()}_inverse_dynamics_solver")
+
+
+def _friction_notes(shape: Shape) -> list[str]:
+    """What the plugin says of its friction, which is asked for by the speed alone."""
+    notes = []
+    if shape.model.friction is None:
+        notes.append("This model has no friction: it is zero.")
+    if shape.stops:
+        notes.append("What friction remembers of the way is not known here: it counts as slid.")
+    if "unloaded_friction" in shape.functions:
+        notes.append(
+            "The part that grows with the load needs more than that and is in getTorques alone."
+        )
+    return notes or ["This model's friction needs no more."]
+
+
+def _literal(text: str) -> str:
+    """A string of C++, whatever is in it."""
+    characters = ""
+    for byte in text.encode():
+        # Octal, for a hexadecimal escape would swallow digits that follow it.
+        if 32 <= byte < 127 and chr(byte) not in '"\\?':
+            characters += chr(byte)
+        else:
+            characters += f"\\{byte:03o}"
+    return f'"{characters}"'
+
+
+def history_of(header: Mapping[str, Any]) -> dict[str, str]:
     """What the header of a model file says of its making, in a few lines."""
-    told = {}
+    history = {}
     for name in ("log", "seed", "created"):
         if header.get(name) is not None:
-            told[name] = str(header[name])
-    if (
-        header.get("verdict") is not None
-    ):  # of the fit alone: whether to deploy is for the gate to say
-        told["the fit said"] = str(header["verdict"]).removeprefix("Deploy ")
-    for part, score in (header.get("scores") or {}).items():
-        if "torque" in score:
-            told[f"torque nMSE per joint on {part}"] = ", ".join(
-                f"{one:.2g}" for one in score["torque"]["nmse"]
-            )
-    return told
+            history[name] = str(header[name])
+    if header.get("name") is not None:
+        # Only what the fit had against the model: whether it may drive is for the gate to say.
+        doubt = {"doubtful": ", with doubts", "refuse": ", but no model was good"}
+        history["chosen by the fit"] = (
+            f"{header['name']}{doubt.get(str(header.get('decision')), '')}"
+        )
+    for part, scores in (header.get("scores") or {}).items():
+        if "torque" in scores:
+            errors = [f"{error:.2g}" for error in scores["torque"]["nmse"]]
+            history[f"torque nMSE per joint on {part}"] = ", ".join(errors)
+    return history
 
 
 def _reference(model: Any) -> dict[str, np.ndarray]:
-    """States, and what the model says of them, in double precision."""
+    """States and the model's results for them, in double precision."""
     model = as_model(model)
-    plain = without_trust(model)
-    joints = model.joints
     rng = np.random.default_rng(0)
-    q, qd, push = rng.uniform(-1, 1, (3, CASES, joints.dof))
-    if model.trust is not None:  # where the robot has been
+    q, qd, push = rng.uniform(-1, 1, (3, CASES, model.joints.dof))
+    if model.trust is not None:
+        # Where the robot has been, the results are of a size that it will meet.
         states = np.asarray(model.trust.domain.states, dtype=float)
         rows = rng.integers(len(states), size=CASES)
         q, qd = np.split(states[rows], 2, axis=1)
-    told = {"q": q, "qd": qd, "push": push}
+    tables = {"q": q, "qd": qd, "push": push}
     with jax.enable_x64(True):
-        said = _said(with_numbers(plain, float), *(jnp.asarray(column) for column in (q, qd, push)))
-    return told | {name: np.asarray(values).reshape(CASES, -1) for name, values in said.items()}
+        plain = with_numbers(without_trust(model), float)
+        results = _results(plain, jnp.asarray(q), jnp.asarray(qd), jnp.asarray(push))
+    for name, values in results.items():
+        tables[name] = np.asarray(values).reshape(CASES, -1)
+    return tables
 
 
 @eqx.filter_jit
-def _said(model: Any, q: Array, qd: Array, push: Array) -> dict[str, Array]:
-    said = {"inverse_dynamics": jax.vmap(model.inverse_dynamics)(q, qd, push)}
+def _results(model: Any, q: Array, qd: Array, push: Array) -> dict[str, Array]:
+    results = {"inverse_dynamics": jax.vmap(model.inverse_dynamics)(q, qd, push)}
     if model.promises.mechanics:
-        said["forward_dynamics"] = jax.vmap(model.forward_dynamics)(q, qd, push)
-        said["mass_matrix"] = jax.vmap(model.mass_matrix)(q)
-    return said
+        results["forward_dynamics"] = jax.vmap(model.forward_dynamics)(q, qd, push)
+        results["mass_matrix"] = jax.vmap(model.mass_matrix)(q)
+    return results
 
 
-def _test(model: Any, made: CSource, settings: ExportSettings) -> str:
-    told = _reference(model)
-    tables = "\n".join(
-        f"static const real {name.upper()}[] = {_row(values)};" for name, values in told.items()
-    )
-    calls = []
-    for name, into in (
-        ("inverse_dynamics", "DOF"),
-        ("forward_dynamics", "DOF"),
-        ("mass_matrix", "DOF * DOF"),
-    ):
-        if name not in told:
-            continue
-        arguments = "q, result" if name == "mass_matrix" else "0, q, qd, push, result"
-        cast = (
-            f"{settings.name}_{name}({arguments.replace('result', '(real(*)[DOF])result')})"
-            if "mass" in name
-            else (f"{settings.name}_{name}({arguments})")
-        )
-        calls.append(
-            f'        {cast};\n        check("{name}", result, {name.upper()} + i * {into}, {into});'
-        )
-    return _TEST.format(
-        name=settings.name,
-        upper=settings.name.upper(),
-        real=settings.precision,
-        tolerance=TOLERANCE[settings.precision],
-        cases=CASES,
-        checksum=made.checksum,
-        tables=tables,
-        calls="\n".join(calls),
-    )
-
-
-def _row(values: np.ndarray) -> str:
-    numbers = [f"{float(value):.17g}" for value in values.ravel()]
-    lines = [", ".join(numbers[first : first + 5]) for first in range(0, len(numbers), 5)]
-    return "{\n    " + ",\n    ".join(lines) + "\n}"
-
-
-def _example(model: Any, made: CSource, settings: ExportSettings) -> str:
-    remembers = model.promises.memory
-    known = "in_domain" in made.functions
-    return _EXAMPLE.format(
-        name=settings.name,
-        upper=settings.name.upper(),
-        real=settings.precision,
-        begin=f"    {settings.name}_state memory;\n    {settings.name}_state_init(&memory, q);\n"
-        if remembers
-        else "",
-        update=f"        {settings.name}_state_update(&memory, q);\n" if remembers else "",
-        memory="&memory" if remembers else "0",
-        doubt=(
-            f"        if (!({settings.name}_in_domain(q, qd) <= 2)) /* far from training data, or NaN: no model */\n"
-            "            memset(tau, 0, sizeof tau);\n        else\n    "
-            if known
-            else ""
-        ),
-    )
-
-
-_CMAKE = """\
-cmake_minimum_required(VERSION 3.10)
-project(@NAME@ C)
-
-set(CMAKE_C_STANDARD 99)
-if(NOT CMAKE_BUILD_TYPE)
-  set(CMAKE_BUILD_TYPE Release)
-endif()
-option(@NAME@_NATIVE "Use all instructions of this machine's processor" ON)
-
-add_library(@NAME@ @NAME@.c)
-target_include_directories(@NAME@ PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
-if(CMAKE_C_COMPILER_ID MATCHES "GNU|Clang")
-  target_compile_options(@NAME@ PRIVATE -O3 -fno-math-errno -fno-trapping-math)
-  if(@NAME@_NATIVE)
-    target_compile_options(@NAME@ PRIVATE -march=native)
-  endif()
-endif()
-find_library(MATH m)
-if(MATH)
-  target_link_libraries(@NAME@ PUBLIC ${MATH})
-endif()
-
-enable_testing()
-add_executable(@NAME@_test test.c)
-target_link_libraries(@NAME@_test @NAME@)
-add_test(NAME @NAME@_test COMMAND @NAME@_test)
-add_executable(@NAME@_example example.c)
-target_link_libraries(@NAME@_example @NAME@)
-"""
-
-_TEST = """\
-/* Does this compiler give the numbers that the model gave where it was learned? Exit code 0 if so. */
-#include "{name}.h"
-
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-
-typedef {real} real;
-#define DOF {upper}_DOF
-#define CASES {cases}
-#define TOLERANCE {tolerance}
-
-{tables}
-
-static int failures = 0;
-
-static void check(const char *what, const real *got, const real *wanted, int count)
-{{
-    double size = 0, worst = 0;
-    for (int i = 0; i < count; i++) {{
-        const double away = fabs((double)got[i] - (double)wanted[i]);
-        if (fabs((double)wanted[i]) > size)
-            size = fabs((double)wanted[i]);
-        if (!(away <= worst))
-            worst = away;
-    }}
-    if (!(worst <= TOLERANCE * size)) {{
-        printf("%s: off by %g of %g\\n", what, worst, size);
-        failures++;
-    }}
-}}
-
-int main(void)
-{{
-    if (strcmp({upper}_CHECKSUM, "{checksum}") != 0) {{
-        printf("this test belongs to other weights: {checksum}, not %s\\n", {upper}_CHECKSUM);
-        return 1;
-    }}
-    for (int i = 0; i < CASES; i++) {{
-        const real *q = Q + i * DOF, *qd = QD + i * DOF, *push = PUSH + i * DOF;
-        real result[DOF * DOF];
-        (void)qd, (void)push;
-{calls}
-    }}
-    printf("%s\\n", failures ? "failed" : "all as it should be");
-    return failures != 0;
-}}
-"""
-
-_EXAMPLE = """\
-/* A controller that follows a slow sine at a fixed rate with the model's torque fed forward, on a robot that is not
- * there: put your own in place of the two functions. */
-#define _POSIX_C_SOURCE 200112L
-#include "{name}.h"
-
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-#include <time.h>
-
-typedef {real} real;
-#define DOF {upper}_DOF
-#define PERIOD_NS 1000000L /* 1 kHz */
-#define STIFFNESS 20
-#define DAMPING 2
-
-static real held_q[DOF], held_qd[DOF], held_tau[DOF];
-static void read_robot(real q[DOF], real qd[DOF])
-{{
-    for (int i = 0; i < DOF; i++) {{
-        q[i] = held_q[i];
-        qd[i] = held_qd[i];
-    }}
-}}
-static void command_robot(const real tau[DOF])
-{{
-    int sound = 1;
-    for (int i = 0; i < DOF; i++)
-        sound = sound && isfinite(tau[i]); /* check your robot's limits here too */
-    for (int i = 0; i < DOF; i++)
-        held_tau[i] = sound ? tau[i] : 0; /* not the torque before, which would stay on */
-}}
-
-int main(void)
-{{
-    real q[DOF], qd[DOF], q_des[DOF], qd_des[DOF], qdd_des[DOF], tau[DOF];
-    struct timespec next;
-    read_robot(q, qd);
-{begin}    clock_gettime(CLOCK_MONOTONIC, &next);
-    for (int tick = 0; tick < 1000; tick++) {{
-        const real t = (real)(tick * 1e-3);
-        read_robot(q, qd);
-{update}        for (int i = 0; i < DOF; i++) {{
-            q_des[i] = (real)0.1 * (real)sin(t);
-            qd_des[i] = (real)0.1 * (real)cos(t);
-            qdd_des[i] = (real)-0.1 * (real)sin(t);
-        }}
-{doubt}        {name}_inverse_dynamics({memory}, q_des, qd_des, qdd_des, tau);
-        for (int i = 0; i < DOF; i++)
-            tau[i] += STIFFNESS * (q_des[i] - q[i]) + DAMPING * (qd_des[i] - qd[i]);
-        command_robot(tau);
-        next.tv_nsec += PERIOD_NS;
-        if (next.tv_nsec >= 1000000000L) {{
-            next.tv_nsec -= 1000000000L;
-            next.tv_sec++;
-        }}
-        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &next, 0);
-    }}
-    printf("torque of joint 0 after 1 s: %g\\n", (double)held_tau[0]);
-    return 0;
-}}
-"""
+def _listed(values: np.ndarray) -> str:
+    """The entries of an array of C, a few in each line."""
+    numbers = [f"{value:.17g}" for value in values.ravel().tolist()]
+    lines = []
+    for first in range(0, len(numbers), NUMBERS_IN_LINE):
+        lines.append(", ".join(numbers[first : first + NUMBERS_IN_LINE]))
+    return ",\n    ".join(lines)

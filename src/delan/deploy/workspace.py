@@ -1,8 +1,4 @@
-"""The limits of a robot's joints, from a file of a few lines or from its URDF.
-
-Where a robot can be, and the worst that a model says there: random states, then ascent from the
-worst of them.
-"""
+"""Where a robot can be, by its limits, and the worst that a model does there."""
 
 import tomllib
 from collections.abc import Callable
@@ -21,18 +17,22 @@ from ..errors import SettingsError
 from ..joints import Dataset, JointLimits, Joints
 from ..robots.robot_files import from_urdf
 
+Score = Callable[..., Array]
 NAMES = tuple(field.name for field in fields(JointLimits))
+# What a limit is where the file does not give it.
+UNLIMITED = {"lower": -np.inf, "upper": np.inf, "velocity": np.inf, "torque": np.inf}
 EXAMPLE = "torque = [87, 87, 87, 87, 12, 12, 12]"
+# Steps of each ascent, at most.
+ASCENT = 60
 
 
 def read_limits(path: Path, joints: Joints) -> JointLimits:
-    """Limits from a TOML file: lower, upper, velocity and torque, a number for all joints or one
-    each.
+    """Limits from a TOML file: a number for all joints or a list, for each name in `NAMES`.
 
     What is left out is unlimited, but for the torque, which has to be there.
     """
     try:
-        told = tomllib.loads(path.read_text(encoding="utf-8"))
+        given = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(
             f"{path}: cannot be read ({error.strerror}); give a file with lines such as {EXAMPLE}"
@@ -41,62 +41,54 @@ def read_limits(path: Path, joints: Joints) -> JointLimits:
         raise SettingsError(
             f"{path}: is no TOML ({error}); write lines such as {EXAMPLE}"
         ) from None
-    unknown = sorted(set(told) - set(NAMES))
+    unknown = sorted(set(given) - set(NAMES))
     if unknown:
         raise SettingsError(f"{path}: unknown limit {unknown[0]!r}; known: {', '.join(NAMES)}")
-    unlimited = {"lower": -np.inf, "upper": np.inf, "velocity": np.inf, "torque": np.inf}
-    rows = {
-        name: _row(path, name, told.get(name, usual), joints) for name, usual in unlimited.items()
-    }
-    try:
-        return _sound(JointLimits(**rows))
-    except SettingsError as error:
-        raise SettingsError(f"{path}: {error}") from None
+    rows = {}
+    for name, unlimited in UNLIMITED.items():
+        rows[name] = _row(path, name, given.get(name, unlimited), joints)
+    return _limits(path, rows)
 
 
 def limits_of_urdf(path: Path, joints: Joints) -> JointLimits:
     """Limits from a URDF, whose joints have the model's names, or else its number and order."""
     robot = from_urdf(path, meshes=False).robot
-    order = range(joints.dof)
+    order = list(range(joints.dof))
     if set(joints.names) <= set(robot.joints.names):
-        order = [robot.joints.names.index(name) for name in joints.names]
+        order = list(map(robot.joints.names.index, joints.names))
     elif robot.joints.dof != joints.dof:
         raise SettingsError(
-            f"{path}: has {robot.joints.dof} joints and the model {joints.dof}, under other names; give --limits"
+            f"{path}: has {robot.joints.dof} joints and the model {joints.dof}, under other names; "
+            "give --limits"
         )
-    try:
-        return _sound(
-            JointLimits(**{name: getattr(robot.limits, name)[list(order)] for name in NAMES})
-        )
-    except SettingsError as error:
-        raise SettingsError(f"{path}: {error}") from None
+    return _limits(path, {name: getattr(robot.limits, name)[order] for name in NAMES})
 
 
 def _row(path: Path, name: str, given: Any, joints: Joints) -> np.ndarray:
-    row = given if isinstance(given, list) else [given] * joints.dof
-    if len(row) != joints.dof or not all(type(one) in (int, float) for one in row):
+    row = given
+    if not isinstance(given, list):
+        row = [given] * joints.dof
+    if len(row) != joints.dof or not all(type(value) in (int, float) for value in row):
         raise SettingsError(
             f"{path}: {name} is one number or a list of {joints.dof}, got {given!r}"
         )
     return np.array(row, dtype=float)
 
 
-def _sound(limits: JointLimits) -> JointLimits:
+def _limits(path: Path, rows: dict[str, np.ndarray]) -> JointLimits:
+    try:
+        limits = JointLimits(**rows)
+    except SettingsError as error:
+        raise SettingsError(f"{path}: {error}") from None
     if not np.isfinite(limits.torque).all():
-        raise SettingsError(f"every joint needs a torque limit; write a line such as {EXAMPLE}")
+        raise SettingsError(
+            f"{path}: every joint needs a torque limit; write a line such as {EXAMPLE}"
+        )
     return limits
 
 
-Score = Callable[..., Array]
-"""A number of a model, a state and what else it takes; a function of a module, so that it is
-compiled once.
-"""
-ASCENT = 60
-"""Steps of each ascent, at most."""
-
-
 class Worst(NamedTuple):
-    """The largest value of a score, and where it is; NaN if a value is no number."""
+    """The largest value of a score, and where it is; NaN if a value is not finite."""
 
     value: float
     at: Float[np.ndarray, " coordinates"]
@@ -120,21 +112,19 @@ class Workspace:
     def of(
         cls, limits: JointLimits, dataset: Dataset, *, states: int, ascents: int, seed: int
     ) -> "Workspace":
-        """All positions inside the limits, at the speeds and accelerations of the data or, of
-        speeds, the limits.
+        """All positions inside the limits, at the speeds and accelerations of the data.
 
-        A joint without an end turns by π to either side, a sliding one as far as the data went.
+        Speeds stay inside their limits, too. A joint without an end turns by π to either side, a
+        sliding one as far as the data went.
         """
-        one = dataset.samples
-        turning = np.array([kind != "prismatic" for kind in one.joints.kinds])
-        lower = np.where(
-            np.isfinite(limits.lower), limits.lower, np.where(turning, -np.pi, one.q.min(axis=0))
-        )
-        upper = np.where(
-            np.isfinite(limits.upper), limits.upper, np.where(turning, np.pi, one.q.max(axis=0))
-        )
-        speed = np.minimum(np.abs(one.qd).max(axis=0), limits.velocity)
-        push = np.abs(one.qdd).max(axis=0)
+        samples = dataset.samples
+        turning = samples.joints.turning
+        lower = np.where(turning, -np.pi, samples.q.min(axis=0))
+        upper = np.where(turning, np.pi, samples.q.max(axis=0))
+        lower = np.where(np.isfinite(limits.lower), limits.lower, lower)
+        upper = np.where(np.isfinite(limits.upper), limits.upper, upper)
+        speed = np.minimum(np.abs(samples.qd).max(axis=0), limits.velocity)
+        push = np.abs(samples.qdd).max(axis=0)
         centre = np.concatenate([(lower + upper) / 2, 0 * speed, 0 * push])
         reach = np.concatenate([(upper - lower) / 2, speed, push])
         drawn = np.random.default_rng(seed).uniform(-1, 1, (states, len(reach)))
@@ -143,40 +133,40 @@ class Workspace:
     @property
     def columns(self) -> tuple[Float[np.ndarray, "states dof"], ...]:
         """q, q̇ and q̈ of the states."""
-        q, qd, qdd = np.split(self.states, 3, axis=1)
-        return q, qd, qdd
+        return tuple(np.split(self.states, 3, axis=1))
 
     def worst(self, score: Score, model: Any, *known: Array) -> Worst:
-        """The largest value of score(model, q, q̇, q̈, *known) that random states and ascent find."""
+        """The largest score(model, q, q̇, q̈, *known) that random states and ascent find.
+
+        The score is a function of a module, so that it is compiled once.
+        """
         values = np.asarray(_scored(score, model, jnp.asarray(self.states), known))
         if not np.isfinite(values).all():
             return Worst(float("nan"), self.states[int(np.argmin(np.isfinite(values)))])
         best = Worst(float(values.max()), self.states[int(np.argmax(values))])
+        # The ascent sees values of about one, in a box from −1 to 1.
         scale = max(float(np.abs(values).max()), 1e-300)
 
         def downhill(place: np.ndarray) -> tuple[float, np.ndarray]:
-            value, slope = _slope(
-                score, model, jnp.asarray(self.centre + self.reach * place), known
-            )
+            state = jnp.asarray(self.centre + self.reach * place)
+            value, slope = _slope(score, model, state, known)
             return -float(value) / scale, np.nan_to_num(-self.reach * np.asarray(slope)) / scale
 
         for row in np.argsort(-values)[: self.ascents]:
-            begin = np.divide(
-                self.states[row] - self.centre, self.reach, where=self.reach > 0, out=0 * self.reach
-            )
-            bounds = [(-1.0, 1.0)] * len(begin)
-            found = minimize(
+            offset = self.states[row] - self.centre
+            begin = np.divide(offset, self.reach, where=self.reach > 0, out=0 * self.reach)
+            result = minimize(
                 downhill,
                 begin,
                 jac=True,
                 method="L-BFGS-B",
-                bounds=bounds,
+                bounds=[(-1.0, 1.0)] * len(begin),
                 options={"maxiter": ASCENT},
             )
-            value, place = -float(found.fun) * scale, self.centre + self.reach * found.x
-            if not np.isfinite(value):
-                return Worst(float("nan"), place)
-            best = max(best, Worst(value, place), key=lambda one: one.value)
+            reached = Worst(-float(result.fun) * scale, self.centre + self.reach * result.x)
+            if not np.isfinite(reached.value):
+                return Worst(float("nan"), reached.at)
+            best = max(best, reached, key=lambda worst: worst.value)
         return best
 
 

@@ -7,7 +7,7 @@ that arm is returned if its torques are as good.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -91,36 +91,29 @@ def identifiable_axes(
     to_rigid_body(chain)  # raises if the chain is not a rigid arm
     arm = learned_arm(chain)
     motion = _motion(chain, states)
-    torques = _torques(chain, motion)
-    tilts = {
-        k: min(axis.twist, 180 - axis.twist)
-        for k, axis in enumerate(arm.axes)
-        if axis.distance is not None
-    }
-    straight, straightened = _straightest(chain, tilts, motion, rmse)
+    tilts = {}
+    for k, axis in enumerate(arm.axes):
+        if axis.distance is not None:
+            tilts[k] = min(axis.twist, 180 - axis.twist)
+    straight, fitted_twists = _straightest(chain, tilts, motion, rmse)
     flat = _is_flat(straight, motion, rmse)
     if flat:
         across = straight.gravity.at[2].set(0)
         straight = settled(eqx.tree_at(lambda chain: chain.gravity, straight, across))
-    noise = noise_of(torques, rmse, samples, max(arm.stretch))
-    parallel = [k for k in tilts if k in straightened or tilts[k] <= np.degrees(PARALLEL)]
+    noise = noise_of(_linearised(chain, motion).torques, rmse, samples, max(arm.stretch))
+    parallel = [k for k in tilts if k in fitted_twists or tilts[k] <= np.degrees(PARALLEL)]
     errors = _errors(model, straight, motion, noise, parallel=parallel, flat=flat)
     uncertainties = []
     for k, axis in enumerate(learned_arm(straight).axes):
-        fitted_twist = tilts[k] if k in straightened else None
+        fitted_twist = fitted_twists.get(k)
         twist, distance, offset = errors[k].tolist()
-        if axis.parent is None:
-            twist = None
-        if k in parallel:
+        if axis.parent is None or k in parallel:
             twist = fitted_twist
-        uncertainty = AxisUncertainty(
-            joint=axis.joint,
-            twist=twist,
-            distance=None if axis.distance is None else distance,
-            offset=None if axis.offset is None else offset,
-            fitted_twist=fitted_twist,
-        )
-        uncertainties.append(uncertainty)
+        if axis.distance is None:
+            distance = None
+        if axis.offset is None:
+            offset = None
+        uncertainties.append(AxisUncertainty(axis.joint, twist, distance, offset, fitted_twist))
     return IdentifiableAxes(straight, tuple(uncertainties), max(arm.stretch), flat)
 
 
@@ -137,21 +130,21 @@ def _straightest(
     tilts: Mapping[int, float],
     motion: Motion,
     rmse: Float[np.ndarray, " dof"],
-) -> tuple[LagrangianChain, list[int]]:
-    """Return the chain with as many parallel axes as its torques allow, and their joints.
+) -> tuple[LagrangianChain, dict[int, float]]:
+    """Return the chain with as many parallel axes as its torques allow, and their old tilts.
 
     `tilts` are the angles of axes from parallel [degrees]; the most tilted are given up first.
     """
     nearly = [k for k in tilts if np.degrees(PARALLEL) < tilts[k] < NEARLY_PARALLEL]
     parallel = sorted(nearly, key=lambda k: tilts[k])
-    torques = _torques(chain, motion)
+    torques = _linearised(chain, motion).torques
     while parallel:
         straight = _straightened(chain, parallel, motion)
-        change = np.sqrt(np.mean((_torques(straight, motion) - torques) ** 2, axis=0))
-        if (change <= rmse).all():
-            return straight, parallel
-        parallel = parallel[:-1]
-    return chain, []
+        change = _linearised(straight, motion).torques - torques
+        if (np.sqrt(np.mean(change**2, axis=0)) <= rmse).all():
+            return straight, {k: tilts[k] for k in parallel}
+        parallel.pop()
+    return chain, {}
 
 
 def _is_flat(chain: LagrangianChain, motion: Motion, rmse: Float[np.ndarray, " dof"]) -> bool:
@@ -161,12 +154,25 @@ def _is_flat(chain: LagrangianChain, motion: Motion, rmse: Float[np.ndarray, " d
     if any(chain.tree.sliding) or chain.joints.dof == 1 or not (tilt < PARALLEL).all():
         return False
     rest = np.zeros_like(motion[1])
-    return bool((np.ptp(_torques(chain, (motion[0], rest, rest)), axis=0) > rmse).any())
+    weight = _linearised(chain, (motion[0], rest, rest)).torques
+    return bool((np.ptp(weight, axis=0) > rmse).any())
+
+
+class _Linearisation(NamedTuple):
+    """Torques and looseness of a chain, and their Jacobians in its flat weights."""
+
+    torques: Rows
+    torque_slopes: Float[np.ndarray, "states dof weights"]
+    loose: Float[np.ndarray, " rows"]
+    loose_slopes: Float[np.ndarray, "rows weights"]
+
+
+def _linearised(chain: LagrangianChain, motion: Motion) -> _Linearisation:
+    return _Linearisation(*map(np.asarray, _derivatives(chain, motion)))
 
 
 @eqx.filter_jit
-def _linearised(chain: LagrangianChain, motion: Any) -> tuple[Array, Array, Array, Array]:
-    """Return torques and looseness, each followed by its Jacobian in the flat weights."""
+def _derivatives(chain: LagrangianChain, motion: Any) -> tuple[Array, Array, Array, Array]:
     weights, unravel = ravel_pytree(chain)
 
     def torque(weights: Array, *row: Array) -> Array:
@@ -178,10 +184,6 @@ def _linearised(chain: LagrangianChain, motion: Any) -> tuple[Array, Array, Arra
     loose = jax.jacrev(lambda weights: looseness(unravel(weights)))(weights)
     # Without gravity, the derivative of its norm is not defined.
     return torques, slopes, looseness(chain), jnp.nan_to_num(loose)
-
-
-def _torques(chain: LagrangianChain, motion: Motion) -> Rows:
-    return np.asarray(_linearised(chain, motion)[0])
 
 
 def _straightened(
@@ -197,15 +199,14 @@ def _straightened(
         turn[k - 1] = _upright(turn[k - 1])
     start, unravel = ravel_pytree(eqx.tree_at(lambda chain: chain.turn, chain, jnp.asarray(turn)))
     free = np.flatnonzero(~_turns_of(parallel, start.size))
-    wanted, _, loose, _ = (np.asarray(part) for part in _linearised(chain, motion))
+    wanted, _, loose, _ = _linearised(chain, motion)
     size = np.maximum(wanted.std(axis=0), 1e-12 * np.abs(wanted).max()) * np.sqrt(wanted.size)
     firm = np.sqrt(Objective.rigidity) * np.ones(len(loose))
     # Rotations without stretch, and gravity of the size it has.
     target = np.append(np.zeros(len(loose) - 1), loose[-1])
 
-    def linearised(weights: np.ndarray) -> list[np.ndarray]:
-        moved = unravel(start.at[free].set(weights))
-        return [np.asarray(part) for part in _linearised(moved, motion)]
+    def linearised(weights: np.ndarray) -> _Linearisation:
+        return _linearised(unravel(start.at[free].set(weights)), motion)
 
     def errors(weights: np.ndarray) -> np.ndarray:
         torque, _, loose, _ = linearised(weights)
@@ -257,7 +258,7 @@ def _errors(
 
     Frames, gravity, links and motors may all change together.
     """
-    _, slopes, _, loose = (np.asarray(part) for part in _linearised(chain, motion))
+    _, slopes, _, loose = _linearised(chain, motion)
     count = slopes.shape[2]
     # Rotations and shifts come first among the weights, gravity last.
     geometry = np.r_[0 : 12 * len(chain.turn), count - 3 : count]
@@ -273,7 +274,7 @@ def _errors(
     motors = motor_columns(model, motion[2]).columns
     rows = np.concatenate([slopes[:, :, geometry] @ basis, links, motors], axis=2) / noise[:, None]
     effect = np.zeros((3 * len(noise), rows.shape[2]))
-    effect[:, : basis.shape[1]] = np.pad(_geometry_slopes(chain), ((0, 0), (0, 3))) @ basis
+    effect[:, : basis.shape[1]] = np.pad(_geometry_slopes(chain), [[0, 0], [0, 3]]) @ basis
     matrix = triangle(np.concatenate(rows)) / np.sqrt(len(rows))
     scale = nonzero_scale(np.linalg.norm(matrix, axis=0))
     _, singular, directions = np.linalg.svd(matrix / scale)

@@ -201,7 +201,11 @@ def _identify(dataset: Dataset, body: RigidBody, settings: IdentifySettings) -> 
             matrix, target, links, estimate.values, lower=extras.lower, spread=settings.prior
         )
         estimate = replace(estimate, values=values)
-    repaired = _impossible(body, body.parameters)
+    events = []
+    for name in _impossible(body, body.parameters):
+        events.append(
+            f"the URDF's link of {name} is not physically consistent; a repaired link is used"
+        )
     return IdentifyResult(
         model=_model(body, estimate.values, extras),
         rank=span.rank,
@@ -213,15 +217,14 @@ def _identify(dataset: Dataset, body: RigidBody, settings: IdentifySettings) -> 
         settings=settings,
         samples=count,
         seconds=0.0,
-        events=tuple(
-            f"the URDF's link of {name} is not physically consistent; a repaired link is used"
-            for name in repaired
-        ),
+        events=tuple(events),
     )
 
 
 def _require_finite(dataset: Dataset, windows: bool) -> None:
-    needed = ("q", "qd", "tau") if windows else ("q", "qd", "qdd", "tau")
+    needed = ["q", "qd", "qdd", "tau"]
+    if windows:
+        needed.remove("qdd")
     for name in needed:
         bad = ~np.isfinite(getattr(dataset, name)).all(axis=1)
         if bad.any():
@@ -248,12 +251,9 @@ def _pull(
 def _model(body: RigidBody, values: np.ndarray, extras: Extras) -> RigidBody:
     dof = body.joints.dof
     links = values[: 10 * dof].reshape(dof, 10)
-    extra_values = values[10 * dof :]
-    return body.with_parameters(
-        links,
-        friction=extras.friction(extra_values) if extras.head.columns else None,
-        armature=extra_values[-dof:] if extras.rotors else None,
-    )
+    drives = values[10 * dof :]
+    armature = drives[-dof:] if extras.rotors else None
+    return body.with_parameters(links, friction=extras.friction(drives), armature=armature)
 
 
 def _parameters(
@@ -263,19 +263,14 @@ def _parameters(
     estimate: ParameterEstimate,
     settings: IdentifySettings,
 ) -> tuple[Parameter, ...]:
-    values = estimate.values.tolist()
     errors = np.linalg.norm(estimate.root, axis=1).tolist()
+    columns = (names, estimate.values.tolist(), prior.tolist(), span.identifiable(), errors)
     parameters = []
-    for index, identifiable in enumerate(span.identifiable):
-        pulled = settings.prior is not None and errors[index] > 0
-        parameter = Parameter(
-            name=names[index],
-            value=values[index],
-            prior=float(prior[index]),
-            identifiable=identifiable,
-            standard_error=errors[index] if identifiable == "alone" or pulled else None,
-        )
-        parameters.append(parameter)
+    for name, value, prior_value, identifiable, error in zip(*columns, strict=True):
+        pulled = settings.prior is not None and error > 0
+        if not pulled and identifiable != "alone":
+            error = None
+        parameters.append(Parameter(name, value, prior_value, identifiable, error))
     return tuple(parameters)
 
 

@@ -25,11 +25,13 @@ from ..models.geometry import (
 )
 from ..models.model import as_model
 from ..models.rigid_body import LINK_PARAMETERS, RigidBody
-from .regression import Identifiable, Span, classify, triangle
+from .regression import Identifiable, Span, triangle
 
-STATES = 300  # random states
-SPEED = 2.0  # their RMS speed [rad/s or m/s]
-ACCELERATION = 5.0  # their RMS acceleration [rad/s² or m/s²]
+# Random states: several times as many torques as the 10 parameters per link.
+STATES = 300
+# Their RMS speed [rad/s or m/s] and acceleration [rad/s² or m/s²], as of an arm in quick motion.
+SPEED = 2.0
+ACCELERATION = 5.0
 # Range of the joints to either side in these states [rad or m].
 REACH = {"revolute": np.pi, "continuous": np.pi, "prismatic": 0.5}
 # Effects below this fraction of the usual count as none: small errors of a fit could cause them.
@@ -93,7 +95,8 @@ def identifiable_links(
         stretch: distance of its frames from rotations before `identifiable_axes` changed them.
     """
     model = as_model(model)
-    arm, body = learned_arm(model), in_plain_frames(model)
+    arm = learned_arm(model)
+    body = in_plain_frames(model)
     q, qd, qdd = random_states(body)
     motors = motor_columns(model, qdd)
     names = [(joint, name) for joint in body.joints.names for name in LINK_PARAMETERS]
@@ -107,14 +110,9 @@ def identifiable_links(
         noise = noise_of(rows @ values, rmse, samples, max(stretch, *arm.stretch))
         errors = _errors(rows / noise[:, None], span.rank).tolist()
     parameters = []
-    for index, identifiable in enumerate(classify(span.hidden, ALONE)):
-        parameter = LinkParameter(
-            *names[index],
-            value=float(values[index]),
-            identifiable=identifiable,
-            error=errors[index] if identifiable == "alone" else None,
-        )
-        parameters.append(parameter)
+    for index, identifiable in enumerate(span.identifiable(ALONE)):
+        error = errors[index] if identifiable == "alone" else None
+        parameters.append(LinkParameter(*names[index], float(values[index]), identifiable, error))
     weight = np.abs(body.regressor_rows(q, 0 * qd, 0 * qdd) @ body.parameters.ravel()).max()
     return IdentifiableLinks(
         parameters=tuple(parameters),
@@ -158,21 +156,24 @@ def motor_columns(model: Any, qdd: Float[np.ndarray, "time dof"]) -> MotorColumn
     """Return the columns of the rotors, and of the offsets if the model has any."""
     chain = chain_of(model)
     friction = as_model(model).friction
-    dof, joints = chain.joints.dof, chain.joints.names
-    names = [(joint, "armature") for joint in joints]
-    rotors, turn, columns = np.asarray(chain.armature, dtype=float), np.eye(dof), []
-    if friction is not None:
-        weights = {name: np.asarray(row, dtype=float) for name, row in friction.named.items()}
-        if "armature" in weights:
-            turn = np.asarray(friction.transmission)
-            rotors = weights["armature"] + np.pad(rotors, (0, len(turn) - dof))
-            names = [(motor, "armature") for motor in friction.motors]
-        if "offset" in weights:
-            names += [(joint, "offset") for joint in joints]
-            rotors = np.concatenate([rotors, weights["offset"][:dof]])
-            columns = [np.broadcast_to(np.eye(dof), (len(qdd), dof, dof))]
-    rotor_columns = (qdd @ turn.T)[:, None, :] * turn.T
-    return MotorColumns(names, rotors, np.concatenate([rotor_columns, *columns], axis=2))
+    dof = chain.joints.dof
+    owners = chain.joints.names
+    values = np.asarray(chain.armature, dtype=float)
+    turn = np.eye(dof)
+    weights = {} if friction is None else friction.named
+    if friction is not None and "armature" in weights:
+        owners = friction.motors
+        turn = np.asarray(friction.transmission)
+        # The rotors of a chain turn with its joints, which come first among the motors.
+        values = np.asarray(weights["armature"], float) + np.pad(values, (0, len(turn) - dof))
+    names = [(owner, "armature") for owner in owners]
+    columns = (qdd @ turn.T)[:, None, :] * turn.T
+    if "offset" in weights:
+        names += [(joint, "offset") for joint in chain.joints.names]
+        values = np.concatenate([values, np.asarray(weights["offset"], float)[:dof]])
+        offsets = np.broadcast_to(np.eye(dof), (len(qdd), dof, dof))
+        columns = np.concatenate([columns, offsets], axis=2)
+    return MotorColumns(names, values, columns)
 
 
 def _felt(
@@ -216,7 +217,7 @@ def in_plain_frames(model: Any) -> RigidBody:
     for k, body in enumerate(arm.bodies):
         turn, position = _parent_frame(old, body)
         old.append((turn @ body.rotation, turn @ body.position + position))
-        new.append(_first_frame(arm, k) if body.parent < 0 else _frame(arm, k, new))
+        new.append(_frame(arm, k, new))
         bodies.append(_moved(body, old[k], new[k], _parent_frame(new, body)))
     x, y, z = arm.gravity.tolist()
     return RigidBody.from_bodies(bodies, gravity=(x, y, z), armature=arm.armature)
@@ -230,7 +231,8 @@ def _parent_frame(frames: list[Frame], body: Body) -> Frame:
 
 def _moved(body: Body, old: Frame, new: Frame, parent: Frame) -> Body:
     """Return the body in a new frame of its own and of its parent, all given in the base frame."""
-    (old_turn, old_origin), (turn, origin) = old, new
+    old_turn, old_origin = old
+    turn, origin = new
     parent_turn, parent_origin = parent
     across = turn.T @ old_turn
     return replace(
@@ -250,7 +252,9 @@ def _first_frame(arm: LearnedArm, k: int) -> Frame:
     child = next((j for j, body in enumerate(arm.bodies) if body.parent == k), None)
     if child is None:
         down = arm.gravity - z * (z @ arm.gravity)
-        return _with_axes(down if np.linalg.norm(down) > TOUCHING else any_normal, z), point
+        if np.linalg.norm(down) <= TOUCHING:
+            down = any_normal
+        return _with_axes(down, z), point
     if k == 0:
         return np.eye(3), np.zeros(3)  # the arm's own frame follows the same rule
     x = _normal(arm, k, child, any_normal)
@@ -262,6 +266,8 @@ def _first_frame(arm: LearnedArm, k: int) -> Frame:
 
 def _frame(arm: LearnedArm, k: int, frames: list[Frame]) -> Frame:
     parent = arm.bodies[k].parent
+    if parent < 0:
+        return _first_frame(arm, k)
     x = _normal(arm, parent, k, frames[parent][0][:, 0])
     return _with_axes(x, arm.directions[k]), arm.points[k]
 

@@ -8,6 +8,7 @@ squared error is convex over these links and the coordinates are smooth and one 
 there are no local minima.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,9 +53,8 @@ def pseudo_inertias(links: Links) -> Matrices:
 
 def link_parameters(matrices: Float[np.ndarray, "*batch 4 4"]) -> Float[np.ndarray, "*batch 10"]:
     """Invert `pseudo_inertias`: I = tr(Σ) 1 − Σ. Linear, hence its own derivative."""
-    xx, yy, zz = (matrices[..., i, i] for i in range(3))
-    x, y, z, mass = (matrices[..., i, 3] for i in range(4))
-    xy, xz, yz = matrices[..., 0, 1], matrices[..., 0, 2], matrices[..., 1, 2]
+    xx, yy, zz, mass = np.moveaxis(np.diagonal(matrices, axis1=-2, axis2=-1), -1, 0)
+    xy, xz, x, yz, y, z = np.moveaxis(matrices[..., *ABOVE], -1, 0)
     return np.stack([mass, x, y, z, yy + zz, -xy, xx + zz, -xz, -yz, xx + yy], axis=-1)
 
 
@@ -82,7 +82,9 @@ def _repaired(link: Float[np.ndarray, " 10"]) -> Float[np.ndarray, " 10"]:
     matrix = pseudo_inertias(link[None])[0]
     steiner = np.outer(link[1:4], link[1:4]) / link[0]
     moments, axes = np.linalg.eigh(matrix[:3, :3] - steiner)
-    largest = moments[-1] if moments[-1] > 0 else link[0] * PLAIN_LINK[4] / 2
+    largest = moments[-1]
+    if largest <= 0:
+        largest = link[0] * PLAIN_LINK[4] / 2
     matrix[:3, :3] = (axes * np.maximum(moments, INSIDE * largest)) @ axes.T + steiner
     return link_parameters(matrix)
 
@@ -174,7 +176,17 @@ def solve_physical(
     edge = np.concatenate([np.tile([FLATTEST] * 4 + [-np.inf] * 6, len(prior)), lower])
     inside = coordinates.of(_last_physical(prior, guess[:count].reshape(prior.shape)))
     start = np.maximum(np.concatenate([inside.ravel(), guess[count:] / units]), edge)
+    return parameters(_search(residual, jacobian, start, edge))
+
+
+def _search(
+    residual: Callable[[np.ndarray], np.ndarray],
+    jacobian: Callable[[np.ndarray], np.ndarray],
+    start: np.ndarray,
+    edge: np.ndarray,
+) -> np.ndarray:
     search: Any = least_squares  # its stub does not accept a Jacobian by position
+    # The squared error ends the search; the tolerances of point and gradient are practically zero.
     solution = search(
         residual,
         start,
@@ -189,7 +201,7 @@ def solve_physical(
         raise ModelError(
             "the search for physical links gave non-finite values; check the units of the data"
         )
-    return parameters(solution.x)
+    return solution.x
 
 
 def _last_physical(prior: Links, guess: Links) -> Links:

@@ -2,7 +2,7 @@
 
 import time
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -16,14 +16,15 @@ from ..solvers.adam import DescentSettings
 from ..solvers.plan import ModelChoice
 from .model_fit import FRESH, TrainingStart, fit_model, score
 from .refinement import without_accelerations
-from .study import Entry, Study, TrainingResult
+from .study import LEAST_SECONDS, Entry, Study, TrainingResult
 
 # Weight decays and widths that the networks are tried with, in this order. Real logs are small and
 # repetitive, so that networks need far stronger regularisation than usual.
 DECAYS = (1e-3, 1e-1, 1e-5)
 WIDTHS = (64, 16)
-# Steps of Adam that each of these trials gets.
+# Steps of Adam that each of these trials gets, and the fewest passes over a long log.
 STEPS = 3000
+LEAST_EPOCHS = 20
 # Seconds below which a chain is not tried without accelerations.
 LEAST_WINDOW_SECONDS = 5.0
 
@@ -67,11 +68,10 @@ class Chain:
         enough = seconds is None or seconds > LEAST_WINDOW_SECONDS
         if self.unfiltered is not None and enough and not result.interrupted:
             result, trial = without_accelerations(after, result, self.unfiltered)
-        by_windows = study.settings.accelerations == "none" or (trial is not None and trial.better)
-        chosen = {
-            "friction": friction_terms(result.model),
-            "accelerations": "none" if by_windows else "filtered",
-        }
+        accelerations = "filtered"
+        if study.settings.accelerations == "none" or (trial is not None and trial.better):
+            accelerations = "none"
+        chosen = {"friction": friction_terms(result.model), "accelerations": accelerations}
         took = time.perf_counter() - began
         return Entry(self.name, result.model, result.validation, took, chosen, result, trial)
 
@@ -86,9 +86,8 @@ class SingleTraining:
     seeds: int = 1
 
     def fit(self, study: Study) -> Entry:
-        result = fit_model(
-            study.part("rivals").followed(self.name), self.model, self.start, seeds=self.seeds
-        )
+        study = study.part("rivals").followed(self.name)
+        result = fit_model(study, self.model, self.start, seeds=self.seeds)
         chosen = {"friction": friction_terms(result.model)}
         return Entry(self.name, result.model, result.validation, result.seconds, chosen, result)
 
@@ -103,39 +102,40 @@ class Network:
         began = time.perf_counter()
         if self.name == "feedforward":
             study = replace(study, friction=None)
-        trials = [(WIDTHS[0], decay) for decay in DECAYS]
-        remaining = len(trials) + len(WIDTHS) - 1
-        until = study.settings.seconds
-        best: tuple[TrainingResult, dict[str, Any]] | None = None
-        while trials and not study.stop.is_set():
-            elapsed = time.perf_counter() - began
-            if best is not None and until is not None and elapsed > until:
-                break
-            width, decay = trials.pop(0)
-            seconds = None if until is None else max(1.0, (until - elapsed) / remaining)
-            result = self._try(study.within(seconds), width, decay)
-            remaining -= 1
-            if best is None or result.error < best[0].error:
-                best = result, {"width": width, "weight_decay": decay}
-            if not trials and width == WIDTHS[0]:
-                trials = [(other, best[1]["weight_decay"]) for other in WIDTHS[1:]]
+        limit = study.settings.seconds
+        # Every decay at the first width, then the best decay at the other widths.
+        remaining = len(DECAYS) + len(WIDTHS) - 1
+        best: TrainingResult | None = None
+        chosen = {}
+        for width in WIDTHS:
+            decays = DECAYS
+            if best is not None:
+                decays = (chosen["weight_decay"],)
+            for decay in decays:
+                elapsed = time.perf_counter() - began
+                late = limit is not None and elapsed > limit
+                if study.stop.is_set() or (best is not None and late):
+                    break
+                seconds = None
+                if limit is not None:
+                    seconds = max(LEAST_SECONDS, (limit - elapsed) / remaining)
+                result = self._try(study.within(seconds), width, decay)
+                remaining -= 1
+                if best is None or result.error < best.error:
+                    best = result
+                    chosen = {"width": width, "weight_decay": decay}
         assert best is not None
-        result, chosen = best
         took = time.perf_counter() - began
-        return Entry(self.name, result.model, result.validation, took, chosen, result)
+        return Entry(self.name, best.model, best.validation, took, chosen, best)
 
     def _try(self, study: Study, width: int, decay: float) -> TrainingResult:
         kinds = {"delan": LagrangianNetworkSettings, "feedforward": FeedForwardSettings}
-        settings = replace(
-            study.settings,
-            epochs=None,
-            optimizer="adam",
-            objective=replace(study.settings.objective, weight_decay=decay),
-        )
-        if settings.seconds is None:
+        epochs = None
+        if study.settings.seconds is None:
             count = len(study.dataset.samples)
-            epochs = max(20, STEPS * min(DescentSettings.batch, count) // count)
-            settings = replace(settings, epochs=epochs)
+            epochs = max(LEAST_EPOCHS, STEPS * min(DescentSettings.batch, count) // count)
+        objective = replace(study.settings.objective, weight_decay=decay)
+        settings = replace(study.settings, epochs=epochs, optimizer="adam", objective=objective)
         return fit_model(replace(study, settings=settings), kinds[self.name](width=width))
 
 

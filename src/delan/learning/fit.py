@@ -1,14 +1,20 @@
-"""The public `fit`: prepare a log, let models compete, choose on held-out motion, say how sure."""
+"""The public `fit`: learn a model of a robot from a log, and say how far to trust it.
+
+The road, in the order of `_Job`: **prepare** the log, split it into one **study**, let models
+**compete** on it, give the best one **trust** (a band and a domain), and let it **relearn** from
+all motion before it is deployed.
+"""
 
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import PRNGKeyArray
 
 from ..errors import DataError, ModelError
 from ..joints import Dataset, Recording
@@ -16,28 +22,14 @@ from ..logs.filters import HIGHEST_CUTOFF
 from ..logs.preparation import PreparationSettings, prepare
 from ..models.model import Architecture, Model
 from ..solvers.loss import Objective
-from ..solvers.plan import ModelChoice
 from ..solvers.stages import SAMPLES
 from ..solvers.windows import SECONDS
-from .contenders import (
-    Chain,
-    Constant,
-    Network,
-    SingleTraining,
-)
+from .contenders import Chain, Constant, Network, SingleTraining
 from .cutoff import CutoffSearch, PreparationChoice, choose_preparation
 from .fit_settings import FitOptions, FitSettings, fit_options
 from .more_data import LearningCurve, NextMotion, learning_curve, next_motion
 from .refinement import relearned
-from .study import (
-    Budget,
-    Contender,
-    Entry,
-    FrictionChoice,
-    Listener,
-    Study,
-    nobody_listens,
-)
+from .study import Budget, Contender, Entry, FrictionChoice, Listener, Study, nobody_listens
 from .uncertainty import TrustSettings, trust
 from .verdict import Verdict, judge
 
@@ -54,7 +46,7 @@ class Fit:
         entries: the models that took part, the lowest validation error first.
         preparation: how cut-off and delay were chosen; `dataset.preparation` says what was done.
         study: the data, their split, and how models were trained. Where models were learned without
-            accelerations, its parts are filtered ones of the same motion, for pictures and the band.
+            accelerations, its parts are the filtered motion, for pictures and the band.
         trusted: the chosen model with its band and domain, before it learned from the validation
             motion too; None if the fit was stopped.
         curve, motion: what more data would bring and what to record next, for a chain with friction
@@ -79,8 +71,10 @@ class Fit:
     @property
     def chosen(self) -> Entry:
         """The entry to deploy; a constant torque only if nothing else took part."""
-        models = [entry for entry in self.entries if entry.name != "constant"]
-        return models[0] if models else self.best
+        for entry in self.entries:
+            if entry.name != "constant":
+                return entry
+        return self.best
 
     @property
     def model(self) -> Model:
@@ -142,13 +136,13 @@ def fit(
     """Learn a model of a robot from its motion, as `delan fit` does.
 
     Args:
-        data: a recording, which is prepared (filtered, cut into trajectories), or a dataset, which is
-            taken as it is.
+        data: a recording, which is prepared (filtered, cut into trajectories), or a dataset, which
+            is taken as it is.
         models: `auto`, all of them; or one or several of `chain` (a rigid arm of learned geometry),
-            `delan` (the network of the paper), `feedforward` and `identified` (the arm of a URDF); or
-            the settings of one model. A constant torque always takes part.
-        friction: of the Lagrangian models: its terms, `auto` to add terms while the validation motion
-            is explained better, or None. `usual` is `auto`, and None for a single `delan`.
+            `delan` (the network of the paper), `feedforward` and `identified` (the arm of a URDF);
+            or the settings of one model. A constant torque always takes part.
+        friction: of the Lagrangian models: its terms, `auto` to add terms while the validation
+            motion is explained better, or None. `usual` is `auto`, and None for a single `delan`.
         urdf: description of the robot; with it, models that start from the file take part.
         seconds: limit of the wall clock, approximately, for every model gets one trial. Without it,
             the same seed gives the same numbers.
@@ -161,9 +155,17 @@ def fit(
     return job.run()
 
 
+class _Prepared(NamedTuple):
+    """The samples of a fit, the same motion without a filter, and how the filter was chosen."""
+
+    choice: PreparationChoice
+    dataset: Dataset
+    unfiltered: Dataset | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class _Job:
-    """One call of `fit`."""
+    """One call of `fit`: prepare, study, compete, trust, relearn."""
 
     data: Recording | Dataset
     options: FitOptions
@@ -172,63 +174,48 @@ class _Job:
     stop: threading.Event
 
     def run(self) -> Fit:
-        options = self.options
-        choice, dataset, unfiltered = self._prepare()
-        study = self._study(dataset)
-        learning = study
-        if options.accelerations_of(self.data) == "none":
-            training = replace(options.settings.training, accelerations="none")
-            learning = replace(study.on(unfiltered or dataset), settings=training)
-        entries = self._compete(learning, choice, unfiltered)
-        order = sorted(entries, key=lambda entry: entry.error)
-        trusted = curve = motion = None
+        prepared = self._prepare()
+        study = self._study(prepared.dataset)
+        entries = self._compete(self._learning_study(study, prepared), prepared)
+        entries.sort(key=lambda entry: entry.error)
+        trusted = None
+        curve = None
+        motion = None
         if not self.stop.is_set():
             self.listen("trust")
-            # Every fit has a constant torque and a model beside it.
-            place = next(i for i, entry in enumerate(order) if entry.name != "constant")
-            trusted, curve, motion = self._trust(order[place], study)
-            order[place] = self._relearn(order[place], study)
+            # A constant torque is never deployed; every fit has a model beside it.
+            place = int(entries[0].name == "constant")
+            trusted = self._trust(entries[place], study)
+            curve, motion = self._more_data(entries[place], study)
+            entries[place] = self._relearn(entries[place], study)
         return Fit(
-            entries=tuple(order),
-            preparation=choice,
+            entries=tuple(entries),
+            preparation=prepared.choice,
             study=study,
             trusted=trusted,
             curve=curve,
             motion=motion,
-            options=options,
+            options=self.options,
             seconds=self.budget.elapsed,
             interrupted=self.stop.is_set() or any(entry.interrupted for entry in entries),
         )
 
-    def _study(self, dataset: Dataset) -> Study:
-        options = self.options
-        study = Study.of(
-            dataset,
-            options.settings.training,
-            friction=options.friction,
-            key=jax.random.key(options.seed),
-            stop=self.stop,
-        )
-        return replace(study, budget=self.budget, listen=self.listen)
-
-    def _prepare(self) -> tuple[PreparationChoice, Dataset, Dataset | None]:
-        """The choice of a filter, the samples, and the same motion without a filter."""
+    def _prepare(self) -> _Prepared:
         if isinstance(self.data, Dataset):
+            settings = PreparationSettings()
             done = self.data.preparation
-            how = PreparationSettings()
             if done is not None and done.cutoff is not None:
-                how = PreparationSettings(cutoff=done.cutoff[0], delay=done.delay)
-            return PreparationChoice(how), self.data, None
+                settings = PreparationSettings(cutoff=done.cutoff[0], delay=done.delay)
+            return _Prepared(PreparationChoice(settings), self.data)
         if not isinstance(self.data, Recording):
             problem = f"expected a Recording or a Dataset, got a {type(self.data).__name__}"
             raise DataError("fit", f"{problem}; read a log with delan.read_log")
         choice = self._choose_preparation(self.data)
         dataset = prepare(self.data, choice.settings)
         unfiltered = None
-        filtered = choice.settings.cutoff is not None
-        if self.options.settings.accelerations != "filtered" and filtered:
+        if self.options.settings.accelerations != "filtered" and choice.settings.cutoff is not None:
             unfiltered = prepare(self.data, choice.settings.unfiltered)
-        return choice, dataset, unfiltered
+        return _Prepared(choice, dataset, unfiltered)
 
     def _choose_preparation(self, recording: Recording) -> PreparationChoice:
         settings = self.options.settings
@@ -249,127 +236,137 @@ class _Job:
         )
         return choose_preparation(recording, search)
 
-    def _compete(
-        self, study: Study, choice: PreparationChoice, unfiltered: Dataset | None
-    ) -> list[Entry]:
+    def _study(self, dataset: Dataset) -> Study:
+        """The study of the prepared samples, with the one split of this fit."""
+        study = Study.of(
+            dataset,
+            self.options.settings.training,
+            friction=self.options.friction,
+            key=jax.random.key(self.options.seed),
+            stop=self.stop,
+        )
+        return replace(study, budget=self.budget, listen=self.listen)
+
+    def _learning_study(self, study: Study, prepared: _Prepared) -> Study:
+        """The study that models learn from: the unfiltered motion if accelerations are unused."""
+        if not self.options.without_accelerations:
+            return study
+        settings = replace(study.settings, accelerations="none")
+        return replace(study.on(prepared.unfiltered or prepared.dataset), settings=settings)
+
+    def _compete(self, study: Study, prepared: _Prepared) -> list[Entry]:
+        """Fit every contender to the same study."""
         options = self.options
-        if options.single and self._trained_as_asked:
-            single = SingleTraining(
-                options.models[0],
-                self._model_choice,
-                options.settings.start,
-                seeds=options.settings.seeds,
-            )
-            return [Constant().fit(study), single.fit(study)]
+        constant = Constant().fit(study)
+        if self._trains_once:
+            name: Any = options.models[0]
+            model = options.architecture or name
+            single = SingleTraining(name, model, options.settings.start, options.settings.seeds)
+            return [constant, single.fit(study)]
         chain = None
         if "chain" in options.models:
-            chain = self._chain(choice, unfiltered).fit(study)
+            chain = self._chain(prepared).fit(study)
             if study.friction == "auto":
+                # The others get the friction that was found for the chain.
                 study = replace(study, friction=chain.model.friction_settings)
         study = replace(study, friction=study.fixed_friction)
-        entries = self._rivals(study, chain)
-        return entries if chain is None else [*entries, chain]
+        rivals = self._rivals(study.part("rivals"), chain)
+        return [constant, *rivals] if chain is None else [constant, *rivals, chain]
 
     @property
-    def _trained_as_asked(self) -> bool:
-        """Whether the one model is trained once, without a search over its regularisation.
+    def _trains_once(self) -> bool:
+        """Whether a single network is trained exactly as asked, without a search over its settings.
 
         So it is where the caller set the training, and for signals that need no filter: they are
         clean enough for the second-order method, which the search does not try.
         """
         options = self.options
-        if options.models[0] in ("identified", "chain"):
-            return False
-        clean = isinstance(self.data, Dataset) or (
-            self.data.qdd is not None
-            and options.settings.cutoff is None
-            and options.settings.accelerations != "none"
-        )
-        return options.settings.for_one_model or options.architecture is not None or clean
-
-    @property
-    def _chain_choice(self) -> ModelChoice:
-        return "chain" if self.options.architecture is None else self.options.architecture
-
-    @property
-    def _model_choice(self) -> ModelChoice:
-        name: Any = self.options.models[0]
-        return name if self.options.architecture is None else self.options.architecture
-
-    def _chain(self, choice: PreparationChoice, unfiltered: Dataset | None) -> Chain:
-        options = self.options
         settings = options.settings
-        start = settings.start
+        if not options.single or options.models[0] in ("identified", "chain"):
+            return False
+        if settings.single_training or options.architecture is not None:
+            return True
+        if isinstance(self.data, Dataset):
+            return True
+        filtered = settings.cutoff is not None or settings.accelerations == "none"
+        return self.data.qdd is not None and not filtered
+
+    def _chain(self, prepared: _Prepared) -> Chain:
+        options = self.options
+        start = options.settings.start
         if start.model is None and options.friction is not None and options.architecture is None:
-            start = replace(start, model=choice.start)
-        if settings.accelerations != "auto":
-            unfiltered = None
-        return Chain(start, unfiltered, settings.seeds, self._chain_choice)
+            # The search for the cut-off has fitted a chain already.
+            start = replace(start, model=prepared.choice.start)
+        unfiltered = prepared.unfiltered if options.settings.accelerations == "auto" else None
+        return Chain(start, unfiltered, options.settings.seeds, options.architecture or "chain")
 
     def _rivals(self, study: Study, chain: Entry | None) -> list[Entry]:
-        """Everybody but the chain, with the friction that was chosen for it."""
+        """Fit the contenders beside the chain: those that start from a URDF, and the networks."""
         options = self.options
-        study = study.part("rivals")
-        seconds = study.settings.seconds
-        entries = [Constant().fit(study)]
         networks: list[Contender] = []
         for name in ("delan", "feedforward"):
             if name in options.models:
                 networks.append(Network(name))
+        entries = []
         if options.urdf is not None and not self.stop.is_set():
             # Loads Pinocchio, which a fit without a URDF does not need.
-            from .urdf_contenders import (  # noqa: PLC0415
-                ANCHORS,
-                ChainNearUrdf,
-                Identified,
-                ResidualNetwork,
-            )
+            from . import urdf_contenders as near  # noqa: PLC0415
 
-            identified = Identified(options.urdf).fit(study)
+            identified = near.Identified(options.urdf).fit(study)
             entries.append(identified)
-            if chain is not None:
-                near = None
-                if seconds is not None:
-                    near = NEAR_SHARE * seconds / len(ANCHORS)
-                    seconds *= 1 - NEAR_SHARE
-                entries.append(ChainNearUrdf(options.urdf).fit(study.within(near)))
             if "feedforward" in options.models:
                 network = Network("feedforward")
-                networks.append(ResidualNetwork(options.urdf, identified, network))
+                networks.append(near.ResidualNetwork(options.urdf, identified, network))
+            if chain is not None:
+                seconds = study.settings.seconds
+                each = None
+                if seconds is not None:
+                    each = NEAR_SHARE * seconds / len(near.ANCHORS)
+                    seconds *= 1 - NEAR_SHARE
+                entries.append(near.ChainNearUrdf(options.urdf).fit(study.within(each)))
+                study = study.within(seconds)
         if self.stop.is_set():
             return entries
-        return entries + self._side_by_side(networks, study.within(seconds))
+        return entries + self._side_by_side(networks, study)
 
     def _side_by_side(self, contenders: list[Contender], study: Study) -> list[Entry]:
-        """Networks at the same time, because XLA releases the interpreter while it computes."""
+        """Fit networks at the same time, because XLA releases the interpreter while it computes."""
         with ThreadPoolExecutor(max(1, len(contenders))) as pool:
             futures = []
             for contender in contenders:
                 futures.append(pool.submit(contender.fit, study.followed(contender.name)))
             try:
-                return [future.result() for future in futures]
+                wait(futures)
             except KeyboardInterrupt:
                 self.stop.set()
-                return [future.result() for future in futures]
+            return [future.result() for future in futures]
 
-    def _trust(
-        self, best: Entry, study: Study
-    ) -> tuple[Model, LearningCurve | None, NextMotion | None]:
-        """Band and domain of the best model, and what more data would bring."""
-        model = best.deployed
+    def _trust(self, best: Entry, study: Study) -> Model:
+        """Give the best model its band and its domain."""
         objective = Objective()
         if best.training is not None:
             objective = best.training.settings.objective
-        keys = jax.random.split(jax.random.fold_in(study.key, 1), 3)
         settings = TrustSettings(rows=SAMPLES, objective=objective)
-        trusted = trust(model, study.training, study.validation, settings, key=keys[0])
+        key = self._last_keys(study)[0]
+        return trust(best.deployed, study.training, study.validation, settings, key=key)
+
+    def _more_data(
+        self, best: Entry, study: Study
+    ) -> tuple[LearningCurve | None, NextMotion | None]:
+        """What more data would bring, for a chain with friction if there is time."""
+        model = best.deployed
         if model.chain is None or model.friction is None or self.budget.left == 0:
-            return trusted, None, None
-        curve = learning_curve(model, study.training, study.validation, key=keys[1])
-        return trusted, curve, next_motion(model, study.training, key=keys[2])
+            return None, None
+        _, curve_key, motion_key = self._last_keys(study)
+        curve = learning_curve(model, study.training, study.validation, key=curve_key)
+        return curve, next_motion(model, study.training, key=motion_key)
+
+    def _last_keys(self, study: Study) -> tuple[PRNGKeyArray, ...]:
+        """The keys of trust, learning curve and next motion; no contender has used them."""
+        return tuple(jax.random.split(jax.random.fold_in(study.key, 1), 3))
 
     def _relearn(self, best: Entry, study: Study) -> Entry:
-        """A chain that was chosen learns from the validation motion too: nothing is left to choose."""
+        """Let a chosen chain learn from the validation motion too: nothing is left to choose."""
         filtered = best.chosen.get("accelerations") == "filtered"
         if best.training is None or not filtered or self.budget.left == 0:
             return best

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from ..errors import SettingsError
-from ..joints import Dataset, Recording
 from ..logs.preparation import PreparationSettings
 from ..models.feed_forward import FeedForwardSettings
 from ..models.model import Architecture
@@ -21,7 +20,7 @@ Accelerations = Literal["auto", "filtered", "none"]
 
 @dataclass(frozen=True)
 class FitSettings:
-    """How a fit goes about its work.
+    """Settings of a fit.
 
     Attributes:
         accelerations: `filtered`: from filtered motion. `none`: without any; motion is integrated
@@ -53,8 +52,8 @@ class FitSettings:
             raise SettingsError(f"seeds must be at least 1, got {self.seeds}")
 
     @property
-    def for_one_model(self) -> bool:
-        """Whether something is set that makes sense for one training only."""
+    def single_training(self) -> bool:
+        """Whether training, seeds or start are set, which are for a single model only."""
         usual = replace(TrainingSettings(), validation=self.training.validation)
         continued = self.start.model is not None or self.start.resume
         return self.training != usual or self.seeds > 1 or continued
@@ -77,7 +76,7 @@ class FitOptions:
         for name in self.models:
             if name not in known:
                 raise SettingsError(f"unknown model {name!r}; known: auto, {', '.join(known)}")
-        if self.settings.for_one_model and not self.single:
+        if self.settings.single_training and not self.single:
             raise SettingsError(
                 "training, seeds and start are for the training of one model; leave them out, or "
                 f"name a single model instead of {', '.join(self.models)}"
@@ -95,11 +94,11 @@ class FitOptions:
         """Whether one model alone was asked for."""
         return len(self.models) == 1 and self.urdf is None
 
-    def accelerations_of(self, data: Recording | Dataset) -> Literal["given", "none"]:
-        """What the training of each model sees."""
-        if self.settings.accelerations == "none":
-            return "none"
-        return self.settings.training.accelerations
+    @property
+    def without_accelerations(self) -> bool:
+        """Whether every model is trained on windows over the unfiltered motion."""
+        settings = self.settings
+        return "none" in (settings.accelerations, settings.training.accelerations)
 
 
 def fit_options(
@@ -110,12 +109,18 @@ def fit_options(
     seconds: float | None,
     seed: int,
 ) -> FitOptions:
+    """Check what `delan.fit` was asked for, and fill in the usual."""
     if not isinstance(settings, FitSettings):
         raise SettingsError(f"settings must be delan.FitSettings, got {type(settings).__name__}")
-    architecture = models if isinstance(models, Architecture) else None
+    architecture = None
+    if isinstance(models, Architecture):
+        architecture = models
     names = _names(models, settings)
     if friction == "usual":
-        friction = None if names in (("delan",), ("feedforward",)) else "auto"
+        friction = "auto"
+        # A single network is that of the paper, which knows no friction.
+        if names in (("delan",), ("feedforward",)):
+            friction = None
     return FitOptions(names, architecture, friction, urdf, settings, seconds, seed)
 
 
@@ -128,11 +133,13 @@ def _names(
         return ("delan",)
     if isinstance(models, Architecture):
         return ("chain",)
+    names: Any = models
     if models == "auto":
-        # A feed-forward network needs accelerations.
-        names: Any = ("chain", "delan", "feedforward")
-        return names[:2] if settings.accelerations == "none" else names
-    given: Any = (models,) if isinstance(models, str) else tuple(models)
-    if not given:
+        names = ("chain", "delan", "feedforward")
+        if settings.accelerations == "none":
+            names = ("chain", "delan")  # a feed-forward network needs accelerations
+    elif isinstance(models, str):
+        names = (models,)
+    if not names:
         raise SettingsError("models is empty; name at least one, or 'auto'")
-    return given
+    return tuple(names)

@@ -4,7 +4,7 @@ import hashlib
 import os
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -16,7 +16,6 @@ import numpy as np
 
 from ..errors import SettingsError
 from ..joints import Dataset
-from ..models.chain import LagrangianChainSettings
 from ..models.dynamics import in_precision
 from ..models.model import Model, as_model, without_trust
 from ..solvers.loss import Anchor
@@ -24,10 +23,10 @@ from ..solvers.plan import ModelChoice, Plan, build, head, plan, stages
 from ..solvers.settings import TrainingSettings
 from ..solvers.stages import MarquardtStage, Stage
 from ..solvers.training import Checkpoint, Limits, Run, require_learned, train
-from .friction_search import START, SelectionStep, select_friction
+from .friction_search import SelectionStep, select_friction
 from .residual_check import Misfit, diagnose
 from .scores import Scores, evaluate, evaluate_windows
-from .study import Study, TrainingResult
+from .study import LEAST_SECONDS, Study, TrainingResult
 
 # Shares of the seconds after which a fit with friction to be chosen turns to that choice, and after
 # which the choice ends.
@@ -114,14 +113,16 @@ class _Trainer:
     start: TrainingStart
     selection: tuple[SelectionStep, ...] = field(default=(), init=False)
 
-    def run(self) -> TrainingResult:
+    def __post_init__(self) -> None:
         study = self.study
         settings = study.settings
         # The first key is the one of the split.
         _, self.model_key, self.train_key = jax.random.split(study.key, 3)
-        wanted = START if study.friction == "auto" else study.friction
-        self.plan = plan(self.choice, study.training, settings, wanted)
+        self.plan = plan(self.choice, study.training, settings, study.fixed_friction)
         self.limits = Limits(settings.seconds, settings.retreats, study.stop)
+
+    def run(self) -> TrainingResult:
+        study = self.study
         with jax.enable_x64(True) if self.plan.optimizer == "lm" else nullcontext():
             run = self._first_run()
             require_learned(run, study.dataset.source)
@@ -192,9 +193,10 @@ class _Trainer:
         )[-1]
         limits = self.limits
         if limits.seconds is not None:
-            limits = replace(limits, seconds=max(limits.seconds - run.seconds, 1.0))
+            limits = replace(limits, seconds=max(limits.seconds - run.seconds, LEAST_SECONDS))
         after = train([last], model, limits, key=self.train_key, watch=study.watch)
-        run.history += [replace(row, seconds=row.seconds + run.seconds) for row in after.history]
+        for row in after.history:
+            run.history.append(replace(row, seconds=row.seconds + run.seconds))
         run.events += after.events
         run.seconds += after.seconds
         run.interrupted = after.interrupted
@@ -213,6 +215,7 @@ class _Trainer:
         # A float64 fit returns its weights in the caller's precision, so that they mix with the
         # caller's arrays.
         fitted = in_precision(run.best_model)
+        misfit = self._misfit(run, fitted)
         return TrainingResult(
             model=fitted,
             validation=score(fitted, study.validation, study.settings),
@@ -223,7 +226,7 @@ class _Trainer:
             seconds=run.seconds,
             samples=len(study.training.samples),
             interrupted=run.interrupted,
-            misfit=self._misfit(run, fitted),
+            misfit=misfit,
             history=tuple(run.history),
             events=tuple(run.events),
             trajectories=study.validation.samples.trajectories,
@@ -231,12 +234,10 @@ class _Trainer:
         )
 
     def _misfit(self, run: Run, fitted: Model) -> Misfit | None:
-        """Whether the residual of a chain is noise; not asked where nothing is filtered, because
-        single moments are noisy then.
-        """
+        """Whether the residual of a chain is noise."""
         settings = self.study.settings
-        is_chain = isinstance(self.plan.network, LagrangianChainSettings)
-        if settings.accelerations == "none" or not is_chain:
+        # Where nothing is filtered, single moments are too noisy to ask.
+        if settings.accelerations == "none" or fitted.chain is None:
             return None
         misfit = diagnose(fitted, self.study.validation)
         if misfit.doubtful:
@@ -265,8 +266,11 @@ def _continued(start: Model, fresh: Model) -> Model:
 
 def _kind(model: Model) -> str:
     """The classes of the parts that a fit does not choose, such as `LagrangianChain`."""
-    parts = [part for part in (model.mechanics, model.residual) if part is not None]
-    return " with a ".join(type(part).__name__ for part in parts)
+    names = []
+    for part in (model.mechanics, model.residual):
+        if part is not None:
+            names.append(type(part).__name__)
+    return " with a ".join(names)
 
 
 def _anchored(stage: Stage, start: Model, firmness: float) -> Stage:
@@ -280,33 +284,36 @@ def _anchored(stage: Stage, start: Model, firmness: float) -> Stage:
 def _fit_seeds(
     study: Study, model: ModelChoice, start: TrainingStart, seeds: int
 ) -> TrainingResult:
-    """One thread per core, because XLA releases the interpreter while it computes."""
+    """Train in one thread per core, because XLA releases the interpreter while it computes."""
     workers = min(os.cpu_count() or 1, seeds)
     _, *keys = jax.random.split(study.key, seeds + 1)
     if study.settings.seconds is not None:
         rounds = -(-seeds // workers)
         study = study.within(study.settings.seconds / rounds)
-    studies = [replace(study, key=key, watch=None) for key in keys]
-    studies[0] = replace(studies[0], watch=study.watch)
     with ThreadPoolExecutor(workers) as pool:
-        futures = [pool.submit(_Trainer(member, model, start).run) for member in studies]
+        futures = []
+        watch = study.watch
+        for key in keys:
+            member = replace(study, key=key, watch=watch)
+            futures.append(pool.submit(_Trainer(member, model, start).run))
+            watch = None  # whoever follows the training sees the first seed alone
         try:
-            members = tuple(future.result() for future in futures)
+            wait(futures)
         except KeyboardInterrupt:
             study.stop.set()
-            members = tuple(future.result() for future in futures)
-    best = min(members, key=lambda member: member.validation.torque.nmse_mean)
+        members = tuple(future.result() for future in futures)
+    best = min(members, key=lambda member: member.error)
     return replace(best, members=members)
 
 
 def _fingerprint(study: Study, chosen: Plan, start: TrainingStart) -> str:
-    """Tells one training from another: data, network, method, settings, start and seed."""
+    """A digest of data, network, method, settings, start and seed."""
     digest = hashlib.sha256()
     dataset = study.dataset
     columns = [dataset.t, dataset.q, dataset.qd, dataset.qdd, dataset.tau, dataset.trajectory]
     if dataset.counted is not None:
         columns.append(dataset.counted)
-    columns += [leaf for leaf in jax.tree.leaves(start.model) if eqx.is_array(leaf)]
+    columns += jax.tree.leaves(eqx.filter(start.model, eqx.is_array))
     for column in columns:
         digest.update(np.ascontiguousarray(column).tobytes())
     described: Mapping[str, Any] = {

@@ -6,34 +6,30 @@ import jax
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from ..joints import Dataset, JointLimits, Trajectory
+from ..joints import Dataset, JointLimits, Trajectory, evenly_spaced, nonzero_scale
 from ..models.model import Model
 from ..motions.excitation import random_motions
 from ..solvers.loss import rigid_slope
 from .refinement import refined
 from .scores import evaluate
 
+# Shares of the training data that a model is refitted to.
 SHARES = (0.25, 0.5, 1.0)
-"""Parts of the training data that a model is refitted to."""
+# Blocks that the training data are cut into, of which the shares are made.
 BLOCKS = 20
-"""Runs that the training data are cut into, of which the parts are made."""
-CANDIDATES, CANDIDATE_ROWS = 24, 60
-"""Motions that are weighed against each other, and samples of each."""
+# Motions that are compared, and samples of each.
+CANDIDATES = 24
+CANDIDATE_ROWS = 60
+# The most training samples that count as known.
 TRAINING_ROWS = 1000
-"""Samples that tell what is known already, at most."""
+# Information on every weight before the first sample, relative to that of the data on the weight
+# that they determine best.
 PRIOR = 1e-8
-"""What is known of every weight before the first sample, relative to what the data tell of the
-best-known one.
-"""
 
 
 @dataclass(frozen=True)
 class LearningCurve:
-    """The validation error (nMSE) of the model refitted to parts of the training data.
-
-    `gain` is the share of the error that as much data again would take away, should the curve go on
-    as it did.
-    """
+    """The validation error (nMSE) of the model refitted to shares of the training data."""
 
     shares: tuple[float, ...]
     samples: tuple[int, ...]
@@ -41,19 +37,19 @@ class LearningCurve:
 
     @property
     def gain(self) -> float:
+        """The share of the error that twice the data would remove, if the curve continued."""
         return max(0.0, 1 - self.errors[-1] / self.errors[-2])
 
 
 @dataclass(frozen=True, eq=False)
 class NextMotion:
-    """A motion, inside the range and the speeds of the log, that would tell the most of what is
-    still uncertain.
+    """The most informative motion inside the range and the speeds of the log.
 
     Attributes:
         trajectory: ready to be followed; it starts and ends at rest.
-        joint: that gains the most from it; speed: its range of speeds there [rad/s or m/s]; pose:
-            of positions.
-        gain: how much more it tells than a typical motion of its kind [nats].
+        joint: the joint that gains the most from it.
+        speed, pose: range of speeds [rad/s or m/s] and of positions [rad or m] of that joint.
+        gain: information beyond that of a typical motion of its kind [nats].
     """
 
     trajectory: Trajectory
@@ -66,84 +62,81 @@ class NextMotion:
 def learning_curve(
     model: Model, training: Dataset, validation: Dataset, *, key: PRNGKeyArray
 ) -> LearningCurve:
-    """Refit a chain to growing parts of the training data, runs of it drawn at random."""
-    rows = len(training.samples)
-    runs = np.array_split(np.arange(rows), min(BLOCKS, rows))
-    order = np.asarray(jax.random.permutation(key, len(runs)))
-    samples, errors = [], []
+    """Refit a chain to growing shares of the training data, in blocks drawn at random."""
+    count = len(training.samples)
+    blocks = np.array_split(np.arange(count), min(BLOCKS, count))
+    order = np.asarray(jax.random.permutation(key, len(blocks)))
+    samples = []
+    errors = []
     for share in SHARES:
-        some = np.sort(
-            np.concatenate([runs[one] for one in order[: max(1, round(share * len(runs)))]])
-        )
-        errors.append(
-            evaluate(
-                refined(model, training, rows=some), validation, rollouts=False
-            ).torque.nmse_mean
-        )
-        samples.append(len(some))
+        drawn = order[: max(1, round(share * len(blocks)))]
+        rows = np.sort(np.concatenate([blocks[place] for place in drawn]))
+        scores = evaluate(refined(model, training, rows=rows), validation, rollouts=False)
+        errors.append(scores.torque.nmse_mean)
+        samples.append(len(rows))
     return LearningCurve(SHARES, tuple(samples), tuple(errors))
 
 
 def next_motion(model: Model, training: Dataset, *, key: PRNGKeyArray) -> NextMotion | None:
-    """The motion, of many at random, whose torques would tell the most; None for a model without
-    links to tell of.
-    """
+    """The most informative of many random motions; None for a model without links."""
     if model.chain is None:
         return None
-    seen = training.samples
-    speed = np.abs(seen.qd).max(axis=0)
+    samples = training.samples
+    speed = np.abs(samples.qd).max(axis=0)
     if not (speed > 0).all():
         return None
     limits = JointLimits(
-        lower=seen.q.min(axis=0),
-        upper=seen.q.max(axis=0),
+        lower=samples.q.min(axis=0),
+        upper=samples.q.max(axis=0),
         velocity=speed,
-        torque=np.full(seen.dof, np.inf),
+        torque=np.full(samples.dof, np.inf),
     )
-    std = np.where(seen.tau.std(axis=0) > 0, seen.tau.std(axis=0), 1.0)
-    part = seen.rows(np.unique(np.linspace(0, len(seen) - 1, TRAINING_ROWS).astype(int)))
-    slope = rigid_slope(model.mechanics, part, std)
+    std = nonzero_scale(samples.tau.std(axis=0))
+    seen = samples.rows(evenly_spaced(len(samples), TRAINING_ROWS))
+    slope = rigid_slope(model.mechanics, seen, std)
     size = np.linalg.norm(slope, axis=0)
     known = slope.T @ slope + PRIOR * (size.max() ** 2) * np.eye(len(size))
     dt = float(np.median(np.diff(training.t)))
     motions = random_motions(limits, CANDIDATES, dt=max(dt, 1e-3), key=key)
-    told = [_told(model, motion, seen, std, known) for motion in motions]
-    totals = np.array([joints.sum() for joints in told])
+    information = np.stack([_information(model, motion, std, known) for motion in motions])
+    totals = information.sum(axis=1)
     best = int(np.argmax(totals))
-    motion, joint = motions[best], int(np.argmax(told[best]))
+    motion = motions[best]
+    joint = int(np.argmax(information[best]))
+    position = motion.q[:, joint]
     pace = np.abs(motion.qd[:, joint])
     return NextMotion(
         trajectory=motion,
         joint=joint,
         speed=(float(np.quantile(pace, 0.1)), float(pace.max())),
-        pose=(float(motion.q[:, joint].min()), float(motion.q[:, joint].max())),
+        pose=(float(position.min()), float(position.max())),
         gain=float(totals[best] - np.median(totals)),
     )
 
 
-def _told(
+def _information(
     model: Model,
     motion: Trajectory,
-    like: Dataset,
     std: np.ndarray,
     known: Float[np.ndarray, "weights weights"],
 ) -> Float[np.ndarray, " dof"]:
-    """What the torques of each joint along a motion would tell, ½ log det(1 + J K⁻¹ Jᵀ) [nats]."""
+    """Information in the torques of each joint along a motion, ½ log det(1 + J K⁻¹ Jᵀ) [nats]."""
+    # Rows of a short motion may repeat, so that one compiled program serves all motions.
     rows = np.linspace(0, len(motion.t) - 1, CANDIDATE_ROWS).astype(int)
-    one = Dataset(
+    dof = len(std)
+    picked = Dataset(
         t=motion.t[rows],
         q=motion.q[rows],
         qd=motion.qd[rows],
         qdd=motion.qdd[rows],
-        tau=np.zeros_like(motion.q[rows]),
+        tau=np.zeros((len(rows), dof)),
         trajectory=np.zeros(len(rows), dtype=int),
-        joints=like.joints,
+        joints=model.joints,
     )
-    slope = rigid_slope(model.mechanics, one, std).reshape(len(rows), like.dof, -1)
-    told = []
-    for joint in range(like.dof):
+    slope = rigid_slope(model.mechanics, picked, std).reshape(len(rows), dof, -1)
+    information = np.empty(dof)
+    for joint in range(dof):
         own = slope[:, joint]
-        told.append(
-            np.linalg.slogdet(np.eye(len(rows)) + own @ np.linalg.solve(known, own.T))[1] / 2
-        )
-    return np.array(told)
+        gained = np.eye(len(rows)) + own @ np.linalg.solve(known, own.T)
+        information[joint] = np.linalg.slogdet(gained)[1] / 2
+    return information

@@ -1,6 +1,4 @@
-"""A few steps of Levenberg–Marquardt from where a model is, on other rows or other data than it was
-fitted to.
-"""
+"""Refinement: some iterations of Levenberg–Marquardt from a fitted model, on other data."""
 
 from dataclasses import replace
 from typing import Any
@@ -10,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..joints import Dataset
+from ..joints import Dataset, evenly_spaced
 from ..logs.split import counting
 from ..models.dynamics import in_precision
 from ..models.model import Model
@@ -23,15 +21,16 @@ from ..solvers.windows import Windows
 from .scores import evaluate
 from .study import Study, TrainingResult, WindowTrial
 
-WINDOW_ITERATIONS = 12
-"""of Levenberg–Marquardt on windows."""
+# Iterations on other rows, on windows, and on all samples before a model is deployed.
 ITERATIONS = 6
-DAMPING = 1e-3
-"""of the first step, relative to the curvature: the way is short."""
+WINDOW_ITERATIONS = 12
 LAST_ITERATIONS = 25
-"""on all samples, before a model is deployed."""
+# Iterations on windows without progress after which they end.
+WINDOW_PATIENCE = 10.0
+# Damping of the first step, relative to the curvature: the way is short.
+DAMPING = 1e-3
+# A fit has settled if its last validation loss is below this many times the smallest.
 SETTLED = 1.1
-"""A fit has settled if its loss on validation at the end is below this many times the least."""
 
 
 def refined(
@@ -45,18 +44,20 @@ def refined(
 ) -> Any:
     """The model after some iterations on samples of the training data.
 
-    Of the rows (all, if not given) `count` are taken, evenly, some again where there are fewer: as
-    many as a start of a fit takes, so that one compiled program serves all.
+    Of the given rows, or of all, `count` are taken evenly, some repeatedly where there are fewer:
+    as many as a start of a fit takes, so that one compiled program serves all.
     """
-    settings, objective = marquardt.MarquardtSettings(), objective or Objective()
-    head = model.friction_settings
+    settings = marquardt.MarquardtSettings()
+    objective = objective or Objective()
     with jax.enable_x64(True):
-        data = samples(training, head)
-        rows = np.arange(len(data)) if rows is None else rows
+        data = samples(training, model.friction_settings)
+        if rows is None:
+            rows = np.arange(len(data))
         data = data.rows(rows[np.linspace(0, len(rows) - 1, count).round().astype(int)])
         scale = Scale.of(training, objective)
         state = marquardt.init(in_precision(model), settings)
-        state = eqx.tree_at(lambda one: one.damping, state, jnp.full_like(state.damping, DAMPING))
+        damping = jnp.full_like(state.damping, DAMPING)
+        state = eqx.tree_at(lambda state: state.damping, state, damping)
         for _ in range(iterations):
             state, _ = marquardt.update(state, data, scale, objective, settings)
     return state.model
@@ -71,17 +72,15 @@ def relearned(result: TrainingResult, study: Study) -> Model | None:
     losses = [row.validation for row in result.history]
     if not losses or losses[-1] > SETTLED * min(losses):
         return None
-    # As many samples as the fit took, so that its compiled program serves here as well.
-    count = min(len(study.training.samples), MOST_PREPARED)
-    return in_precision(
-        refined(
-            result.model,
-            study.dataset,
-            iterations=LAST_ITERATIONS,
-            count=count,
-            objective=result.settings.objective,
-        )
+    model = refined(
+        result.model,
+        study.dataset,
+        iterations=LAST_ITERATIONS,
+        # As many samples as the fit took, so that its compiled program serves here as well.
+        count=min(len(study.training.samples), MOST_PREPARED),
+        objective=result.settings.objective,
     )
+    return in_precision(model)
 
 
 def without_accelerations(
@@ -94,21 +93,20 @@ def without_accelerations(
     settings = study.settings
     with jax.enable_x64(True):
         windows = Windows.of(counting(unfiltered, study.training_rows), friction)
-        rows = np.unique(np.linspace(0, len(windows) - 1, MOST_WINDOWS).astype(int))
         stage = MarquardtStage(
-            training=windows.rows(rows),
+            training=windows.rows(evenly_spaced(len(windows), MOST_WINDOWS)),
             validation=samples(study.validation, friction),
             scale=Scale.of(study.training, settings.objective),
             objective=settings.objective,
             settings=replace(settings.marquardt, damping=DAMPING),
             epochs=WINDOW_ITERATIONS,
-            patience=10.0,
+            patience=WINDOW_PATIENCE,
         )
         limits = Limits(settings.seconds, settings.retreats, study.stop)
         run = train([stage], in_precision(result.model), limits, key=study.key)
     model = in_precision(run.best_model)
     scores = evaluate(model, study.validation, rollouts=False)
-    trial = WindowTrial(result.validation.torque.nmse_mean, scores.torque.nmse_mean)
+    trial = WindowTrial(result.error, scores.torque.nmse_mean)
     if trial.better:
         result = replace(result, model=model, validation=scores)
     return result, trial

@@ -1,4 +1,10 @@
-"""A study: what a fit is about, made once and handed to everyone who takes part in it."""
+"""A study: what a fit is about, made once and handed to everyone who takes part in it.
+
+Read from the top: a `Study` holds the data with their split, time, randomness and settings. A
+`Contender` learns from a study and returns an `Entry`: its model with its scores. The entry holds
+the `TrainingResult`, how the model was trained, and for a chain the `WindowTrial`, whether it does
+better without accelerations. The `Budget` at the end divides the seconds among the steps.
+"""
 
 import threading
 import time
@@ -38,47 +44,13 @@ def nobody_listens(step: str) -> Watcher | None:
     return None
 
 
-@dataclass(frozen=True)
-class Budget:
-    """Seconds for steps that follow each other, divided by shares; None: no limit.
-
-    Time that a step does not use is left to the later steps, and time that it overruns is taken from
-    them.
-    """
-
-    seconds: float | None = None
-    shares: Mapping[str, float] = field(default_factory=lambda: SHARES)
-    began: float = field(default_factory=time.perf_counter)
-
-    def __post_init__(self) -> None:
-        if self.seconds is not None and not 0 < self.seconds < float("inf"):
-            raise SettingsError(f"seconds must be positive and finite, got {self.seconds}")
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds since the budget was made."""
-        return time.perf_counter() - self.began
-
-    @property
-    def left(self) -> float:
-        """The seconds that are left, at least 0."""
-        return float("inf") if self.seconds is None else max(0.0, self.seconds - self.elapsed)
-
-    def part(self, step: str) -> float | None:
-        """The seconds of a step that begins now."""
-        if self.seconds is None:
-            return None
-        names = list(self.shares)
-        later = sum(self.shares[name] for name in names[names.index(step) :])
-        return max(LEAST_SECONDS, self.left * self.shares[step] / later)
-
-
 @dataclass(frozen=True, eq=False)
 class Study:
     """The data of a fit with their split, and how much time, randomness and attention it has.
 
     Attributes:
-        dataset: all samples; training, validation: the parts that were split off once.
+        dataset: all samples.
+        training, validation: the two sides of the split.
         training_rows, validation_rows: the rows of the dataset on either side of the split.
         settings: how each model is trained; its seconds are those of the current step.
         friction: the friction of the Lagrangian models: its terms, `auto` to search for them on the
@@ -97,7 +69,7 @@ class Study:
     settings: TrainingSettings
     friction: FrictionChoice
     key: PRNGKeyArray
-    budget: Budget = field(default_factory=Budget)
+    budget: "Budget" = field(default_factory=lambda: Budget())
     stop: threading.Event = field(default_factory=threading.Event)
     listen: Listener = nobody_listens
     watch: Watcher | None = None
@@ -127,7 +99,7 @@ class Study:
             settings=settings,
             friction=friction,
             key=key,
-            stop=threading.Event() if stop is None else stop,
+            stop=stop or threading.Event(),
             watch=watch,
         )
 
@@ -163,27 +135,53 @@ class Study:
         return tuple(np.asarray(jax.random.key_data(self.key)).tolist())
 
 
-def _side(dataset: Dataset, rows: Bool[np.ndarray, " time"]) -> Dataset:
-    """One side of a split; a prepared dataset keeps all its rows, for friction with memory."""
-    return dataset.rows(rows) if dataset.counted is None else counting(dataset, rows)
+@runtime_checkable
+class Contender(Protocol):
+    """Whatever can take part in a fit."""
+
+    @property
+    def name(self) -> str: ...
+
+    def fit(self, study: Study) -> "Entry":
+        """Learn from the training motion; the validation motion chooses and scores."""
+        ...
 
 
-def require_friction(friction: object) -> None:
-    """Refuse a value that describes no friction."""
-    known = friction is None or friction == "auto" or isinstance(friction, FrictionSettings)
-    if not known:
-        raise SettingsError(f"friction is 'auto', None or delan.FrictionSettings, got {friction!r}")
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """A model that took part, its scores on the validation motion, and what was chosen for it.
 
+    Attributes:
+        model: learned from the training motion, the one that was scored.
+        chosen: settings that the validation motion chose, by name.
+        training: how the model was trained; None for a constant.
+        windows: for a chain, its validation error with and without accelerations.
+        relearned: the model after it learned from the validation motion too; None where it did not.
+    """
 
-def _require(dataset: Dataset, settings: TrainingSettings, friction: FrictionChoice) -> None:
-    if not isinstance(dataset, Dataset):
-        problem = f"expected a Dataset, got a {type(dataset).__name__}; use delan.prepare"
-        raise DataError("fit", problem)
-    if not isinstance(settings, TrainingSettings):
-        raise SettingsError(
-            f"settings must be delan.TrainingSettings, got {type(settings).__name__}"
-        )
-    require_friction(friction)
+    name: str
+    model: Model
+    validation: Scores
+    seconds: float
+    chosen: Mapping[str, Any] = field(default_factory=dict)
+    training: "TrainingResult | None" = None
+    windows: "WindowTrial | None" = None
+    relearned: Model | None = None
+
+    @property
+    def error(self) -> float:
+        """The mean nMSE on the validation motion."""
+        return self.validation.torque.nmse_mean
+
+    @property
+    def deployed(self) -> Model:
+        """The model to use, and to score on motion that is in neither part."""
+        return self.relearned or self.model
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether its training was stopped early."""
+        return self.training is not None and self.training.interrupted
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,50 +262,60 @@ class WindowTrial:
         return self.without_accelerations < self.with_accelerations
 
 
-@dataclass(frozen=True, eq=False)
-class Entry:
-    """A model that took part, its scores on the validation motion, and what was chosen for it.
+@dataclass(frozen=True)
+class Budget:
+    """Seconds for steps that follow each other, divided by shares; None: no limit.
 
-    Attributes:
-        model: learned from the training motion, the one that was scored.
-        chosen: settings that the validation motion chose, by name.
-        training: how the model was trained; None for a constant.
-        windows: for a chain, its validation error with and without accelerations.
-        relearned: the model after it learned from the validation motion too; None where it did not.
+    Time that a step does not use is left to the later steps, and they miss what it overruns.
     """
 
-    name: str
-    model: Model
-    validation: Scores
-    seconds: float
-    chosen: Mapping[str, Any] = field(default_factory=dict)
-    training: TrainingResult | None = None
-    windows: WindowTrial | None = None
-    relearned: Model | None = None
+    seconds: float | None = None
+    shares: Mapping[str, float] = field(default_factory=lambda: SHARES)
+    began: float = field(default_factory=time.perf_counter)
+
+    def __post_init__(self) -> None:
+        if self.seconds is not None and not 0 < self.seconds < float("inf"):
+            raise SettingsError(f"seconds must be positive and finite, got {self.seconds}")
 
     @property
-    def error(self) -> float:
-        """The mean nMSE on the validation motion."""
-        return self.validation.torque.nmse_mean
+    def elapsed(self) -> float:
+        """Seconds since the budget was made."""
+        return time.perf_counter() - self.began
 
     @property
-    def deployed(self) -> Model:
-        """The model to use, and to score on motion that is in neither part."""
-        return self.model if self.relearned is None else self.relearned
+    def left(self) -> float:
+        """The seconds that are left, at least 0."""
+        if self.seconds is None:
+            return float("inf")
+        return max(0.0, self.seconds - self.elapsed)
 
-    @property
-    def interrupted(self) -> bool:
-        """Whether its training was stopped early."""
-        return self.training is not None and self.training.interrupted
+    def part(self, step: str) -> float | None:
+        """The seconds of a step that begins now."""
+        if self.seconds is None:
+            return None
+        names = list(self.shares)
+        later = sum(self.shares[name] for name in names[names.index(step) :])
+        return max(LEAST_SECONDS, self.left * self.shares[step] / later)
 
 
-@runtime_checkable
-class Contender(Protocol):
-    """Whatever can take part in a fit."""
+def _side(dataset: Dataset, rows: Bool[np.ndarray, " time"]) -> Dataset:
+    """One side of a split; a prepared dataset keeps all its rows, for friction with memory."""
+    return dataset.rows(rows) if dataset.counted is None else counting(dataset, rows)
 
-    @property
-    def name(self) -> str: ...
 
-    def fit(self, study: Study) -> Entry:
-        """Learn from the training motion; the validation motion chooses and scores."""
-        ...
+def require_friction(friction: object) -> None:
+    """Refuse a value that describes no friction."""
+    known = friction is None or friction == "auto" or isinstance(friction, FrictionSettings)
+    if not known:
+        raise SettingsError(f"friction is 'auto', None or delan.FrictionSettings, got {friction!r}")
+
+
+def _require(dataset: Dataset, settings: TrainingSettings, friction: FrictionChoice) -> None:
+    if not isinstance(dataset, Dataset):
+        problem = f"expected a Dataset, got a {type(dataset).__name__}; use delan.prepare"
+        raise DataError("fit", problem)
+    if not isinstance(settings, TrainingSettings):
+        raise SettingsError(
+            f"settings must be delan.TrainingSettings, got {type(settings).__name__}"
+        )
+    require_friction(friction)

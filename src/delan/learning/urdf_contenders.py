@@ -1,8 +1,9 @@
-"""Contenders that start from a URDF: the identified arm, a chain near it, and a network beside it."""
+"""Contenders from a URDF: the identified arm, a chain near it, and a network beside it."""
 
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, get_args
 
 from ..identification.identify import FrictionTerm, IdentifySettings, identify
 from ..models.friction import FrictionSettings
@@ -26,9 +27,9 @@ class Identified:
 
     def fit(self, study: Study) -> Entry:
         friction = study.fixed_friction or FrictionSettings(terms=())
-        terms: tuple[FrictionTerm, ...] = tuple(
-            term for term in friction.terms if term not in ("load", "armature")
-        )
+        # Load friction is not linear in the parameters; rotors are identified with the links.
+        linear = get_args(FrictionTerm)
+        terms: Any = tuple(term for term in friction.terms if term in linear)
         settings = IdentifySettings(
             friction=terms,
             pairs=friction.pairs,
@@ -69,21 +70,21 @@ class ChainNearUrdf:
         began = time.perf_counter()
         arm = model_of(RigidBody.from_urdf(self.urdf))
         assert arm.chain is not None
-        friction = study.fixed_friction
-        trials = []
+        results = {}
         for anchor in ANCHORS:
             start = TrainingStart(model=arm, anchor=anchor)
-            result = fit_model(study, arm.chain.settings, start)
-            terms = [] if friction is None else list(friction.terms)
-            trials.append((result, {"anchor": anchor, "friction": terms}))
-        result, chosen = min(trials, key=lambda trial: trial[0].error)
+            results[anchor] = fit_model(study, arm.chain.settings, start)
+        anchor = min(results, key=lambda anchor: results[anchor].error)
+        result = results[anchor]
+        friction = study.fixed_friction or FrictionSettings(terms=())
+        chosen = {"anchor": anchor, "friction": list(friction.terms)}
         took = time.perf_counter() - began
         return Entry(self.name, result.model, result.validation, took, chosen, result)
 
 
 @dataclass(frozen=True, eq=False)
 class ResidualNetwork:
-    """An arm of the URDF and a feed-forward network trained on the torque that the arm leaves.
+    """An arm of the URDF and a feed-forward network trained on the arm's residual torque.
 
     The arm is the identified one or that of the URDF as it is, whichever has the lower validation
     error.
@@ -113,7 +114,7 @@ class ResidualNetwork:
 
 
 def _residual_study(known: Model, study: Study) -> Study:
-    """The same study with the torques that a known model leaves to be explained."""
+    """The same study with the torques that a known model leaves unexplained."""
     return replace(
         study,
         dataset=residual_torques(known, study.dataset),

@@ -77,46 +77,45 @@ def judge(
         test: the scores of every entry on motion that took no part in the choice.
     """
     errors = {entry.name: entry.error for entry in entries}
-    if test:
-        errors = {name: scores.torque.nmse_mean for name, scores in test.items()}
-    models = [entry for entry in entries if entry.name != "constant"]
-    chosen = models[0] if models else entries[0]
-    error = errors[chosen.name]
-    others = [entry.name for entry in models[1:]]
+    for name, scores in (test or {}).items():
+        errors[name] = scores.torque.nmse_mean
+    # A constant torque is chosen only if nothing else took part.
+    chosen, *others = sorted(entries, key=lambda entry: entry.name == "constant")
+    rivals = []
+    for entry in others:
+        if entry.name != "constant":
+            rivals.append((entry.name, errors[entry.name]))
     verdict = Verdict(
         decision="deploy",
         model=chosen.name,
-        error=error,
+        error=errors[chosen.name],
         constant=errors["constant"],
-        rival=(others[0], errors[others[0]]) if others else None,
+        rival=next(iter(rivals), None),
         judged_on="test" if test else "validation",
         validation=chosen.error,
-        doubts=(),
         interrupted=interrupted,
         seconds=seconds,
     )
     # Written so that an error that is not a number refuses as well.
-    if not error < min(1.0, errors["constant"]) or chosen.name == "constant":
-        return _with(verdict, "refuse")
-    rivals = {name: errors[name] for name in others} if test else {}
+    if not verdict.error < min(1.0, verdict.constant) or chosen.name == "constant":
+        return replace(verdict, decision="refuse")
     doubts = tuple(_doubts(verdict, rivals))
-    return _with(verdict, "doubtful" if doubts else "deploy", doubts)
+    if doubts:
+        return replace(verdict, decision="doubtful", doubts=doubts)
+    return verdict
 
 
-def _with(verdict: Verdict, decision: Decision, doubts: tuple[Doubt, ...] = ()) -> Verdict:
-    return replace(verdict, decision=decision, doubts=doubts)
-
-
-def _doubts(verdict: Verdict, rivals: Mapping[str, float]) -> Iterator[Doubt]:
+def _doubts(verdict: Verdict, rivals: Sequence[tuple[str, float]]) -> Iterator[Doubt]:
     if verdict.error > POOR:
         yield Doubt("poor")
     if verdict.model == "feedforward":
         yield Doubt("no_mechanics")
     if verdict.model == "residual":
         yield Doubt("residual")
-    if rivals:
-        name = min(rivals, key=lambda name: rivals[name])
-        if rivals[name] < CLEARLY_BETTER * verdict.error:
-            yield Doubt("rival", name, rivals[name])
+    # On the validation motion, which chose the model, no rival can be better.
+    if verdict.judged_on == "test" and rivals:
+        name, error = min(rivals, key=lambda rival: rival[1])
+        if error < CLEARLY_BETTER * verdict.error:
+            yield Doubt("rival", name, error)
     if verdict.interrupted:
         yield Doubt("interrupted")

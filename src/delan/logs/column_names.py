@@ -9,6 +9,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+# The words for each quantity of `LogOptions.map`.
 _QUANTITY_WORDS = {
     "t": "t time timestamp timestamps stamp stamps secs seconds zeit",
     "q": "q qs pos position positions angle angles theta thetas θ",
@@ -18,9 +19,9 @@ _QUANTITY_WORDS = {
     "current": "current currents amperage amps",
     "trajectory": "trajectory traj episode",
 }
-_QUANTITY = {
-    word: quantity for quantity, words in _QUANTITY_WORDS.items() for word in words.split()
-}
+_QUANTITY: dict[str, str] = {}
+for _quantity, _text in _QUANTITY_WORDS.items():
+    _QUANTITY.update(dict.fromkeys(_text.split(), _quantity))
 
 # Words beside a quantity that do not change its meaning: it was measured, and belongs to a joint.
 _NEUTRAL = _words(
@@ -48,8 +49,11 @@ _DEGREES = _words("deg degs degree degrees °")
 _OTHER_UNITS = _words("rad rads radian radians nm n m a amp ampere amperes per")
 # Single letters are more often part of a name than a unit, unless they stand in brackets.
 _SHORT_UNITS = ("a", "m", "n")
-_BESIDE_TIME = _words("header stamp time index log ros elapsed unix epoch")
-_BESIDE_TRAJECTORY = _words("index id number no")
+# Words that may stand beside the time or the trajectory, which are not of a joint.
+_BESIDE = {
+    "t": _words("header stamp time index log ros elapsed unix epoch"),
+    "trajectory": _words("index id number no"),
+}
 _WORD = re.compile(r"[^\W\d_]+|\d+|°")
 
 # A derivative written with dots, such as q_dot or theta_ddot.
@@ -70,25 +74,12 @@ class ColumnName:
         joint: number or name of the joint as it stands in the name, None for all joints.
         family: the name without the joint. Columns of one quantity and family belong together.
         unit: unit of a time in seconds, if the name says it.
-        degrees: whether the name says degrees.
     """
 
     quantity: str
     joint: int | str | None
     family: str
     unit: float | None = None
-    degrees: bool = False
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    """A word of a name that may be its quantity, the text around it, and a unit in brackets."""
-
-    word: str
-    before: str
-    after: str
-    other_words: tuple[str, ...]
-    bracketed: tuple[str, ...]
 
 
 def measures(name: str) -> str | None:
@@ -99,7 +90,7 @@ def measures(name: str) -> str | None:
 
 def says_degrees(name: str) -> bool:
     """Return whether a name says degrees, whatever its quantity."""
-    return any(word in _DEGREES for word in _lower_words(_with_seams(name)))
+    return not _DEGREES.isdisjoint(_lower_words(_with_seams(name)))
 
 
 def parse_name(name: str) -> ColumnName | None:
@@ -115,17 +106,16 @@ def parse_name(name: str) -> ColumnName | None:
     matches = list(_WORD.finditer(text))
     words = _lower_words(text)
     for at in _quantity_places(words):
-        before = text[: matches[at].start()]
-        after = text[matches[at].end() :]
+        around = (text[: matches[at].start()], text[matches[at].end() :])
         others = (*words[:at], *words[at + 1 :])
-        parsed = _meaning(_Candidate(words[at], before, after, others, bracketed))
+        parsed = _meaning(words[at], around, others, bracketed)
         if parsed is not None:
             return parsed
     return None
 
 
 def _lower_words(text: str) -> tuple[str, ...]:
-    return tuple(word.lower() for word in _WORD.findall(text))
+    return tuple(map(str.lower, _WORD.findall(text)))
 
 
 def _with_seams(text: str) -> str:
@@ -134,40 +124,48 @@ def _with_seams(text: str) -> str:
 
 def _quantity_places(words: Sequence[str]) -> list[int]:
     """Return where the quantity may stand, the last word first."""
-    known = [at for at, word in enumerate(words) if word in _QUANTITY]
-    # `current_position` is the position now, `actual_current` is a current.
-    certain = [at for at in known if words[at] != "current"]
-    return (certain or known)[::-1]
+    certain = []
+    uncertain = []
+    for place in reversed(range(len(words))):
+        # `current_position` is the position now, `actual_current` is a current.
+        if words[place] == "current":
+            uncertain.append(place)
+        elif words[place] in _QUANTITY:
+            certain.append(place)
+    return certain or uncertain
 
 
-def _meaning(candidate: _Candidate) -> ColumnName | None:
-    quantity = _QUANTITY[candidate.word]
-    units = [*candidate.bracketed, candidate.word]
-    others = []
-    for word in candidate.other_words:
-        if _is_unit(word, quantity):
-            units.append(word)
-        elif word != "current":
-            others.append(word)
-    if any(word in _OTHER_MEANING for word in others):
+def _meaning(
+    word: str, around: tuple[str, str], others: Sequence[str], bracketed: Sequence[str]
+) -> ColumnName | None:
+    """Return the meaning of a name if this word is its quantity.
+
+    The text before and after the word is `around` it, `others` are the other words of the name, and
+    `bracketed` those of a unit in brackets.
+    """
+    quantity = _QUANTITY[word]
+    units = [*bracketed, word]
+    specific = []
+    for other in others:
+        if _is_unit(other, quantity):
+            units.append(other)
+        elif other != "current" and other not in _NEUTRAL:
+            specific.append(other)
+    if not _OTHER_MEANING.isdisjoint(specific):
         return None
-    specific = [word for word in others if word not in _NEUTRAL]
-    if quantity in ("t", "trajectory"):
-        if not set(specific) <= (_BESIDE_TIME if quantity == "t" else _BESIDE_TRAJECTORY):
+    if quantity in _BESIDE:
+        if not _BESIDE[quantity].issuperset(specific):
             return None
-        unit = next((_TIME_UNITS[word] for word in units if word in _TIME_UNITS), None)
-        return ColumnName(quantity, None, candidate.word, unit)
-    degrees = any(word in _DEGREES for word in units)
-    family = _without_digits(candidate.before) + candidate.word + _without_digits(candidate.after)
+        known = filter(None, map(_TIME_UNITS.get, units))
+        return ColumnName(quantity, None, word, next(known, None))
+    family = word.join(map(_without_digits, around))
     if not specific:
-        return ColumnName(quantity, None, family, degrees=degrees)
+        return ColumnName(quantity, None, family)
     number = _joint_number(quantity, specific)
     if number is not None:
-        return ColumnName(quantity, number, family, degrees=degrees)
-    joint = _joint_name(candidate.before, candidate.after)
-    if not joint:
-        return None
-    return ColumnName(quantity, joint, candidate.word, degrees=degrees)
+        return ColumnName(quantity, number, family)
+    joint = _joint_name(around)
+    return ColumnName(quantity, joint, word) if joint else None
 
 
 def _is_unit(word: str, quantity: str) -> bool:
@@ -182,20 +180,20 @@ def _without_digits(text: str) -> str:
 
 def _joint_number(quantity: str, words: Sequence[str]) -> int | None:
     """Return the number of the joint if the words are only that and what may stand before it."""
-    numbers = [word for word in words if word.isdigit()]
+    numbers = list(filter(str.isdigit, words))
     if len(numbers) != 1 or len(numbers[0]) > 3:
         return None
     allowed = {*_BEFORE_NUMBER, numbers[0]}
     if quantity == "current":
         allowed.add("motor")
-    return int(numbers[0]) if set(words) <= allowed else None
+    return int(numbers[0]) if allowed.issuperset(words) else None
 
 
-def _joint_name(before: str, after: str) -> str:
+def _joint_name(around: tuple[str, str]) -> str:
     """Return the name of the joint around the quantity, without path parts that do not name it."""
     uninformative = {*_NEUTRAL, *_TIME_UNITS, *_OTHER_UNITS}
     parts = []
-    for part in re.split(r"[/.:\[\]]", f"{before}/{after}"):
+    for part in re.split(r"[/.:\[\]]", "/".join(around)):
         name = part.replace(_SEAM, "").strip(" _-")
         if not set(_lower_words(name)) <= uninformative:
             parts.append(name)

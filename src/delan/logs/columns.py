@@ -6,13 +6,13 @@ missing or ambiguous is refused with the option that resolves it.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal, NoReturn
 
 from ..errors import DataError
 from ..joints import COMPONENTS, SHAPE_REMEDY, Joints
 from .column_names import ColumnName, parse_name, says_degrees
-from .formats.sheet import Sheet
+from .formats import Sheet
 from .options import QUANTITIES, REQUIRED, LogOptions
 
 # Names shown in an error.
@@ -32,12 +32,10 @@ class Group:
         style: `whole` for one column or array of all joints, `numbered` or `named` for one column
             per joint, `listed` for columns that were given in their order.
         columns: name of each column by the number, name or position of its joint.
-        degrees: whether the names say degrees.
     """
 
     style: Literal["whole", "numbered", "named", "listed"]
-    columns: Mapping[JointKey, str]
-    degrees: bool = False
+    columns: dict[JointKey, str]
 
 
 @dataclass(frozen=True)
@@ -62,10 +60,10 @@ class ColumnLayout:
     @property
     def wanted(self) -> tuple[str, ...]:
         """Names of all columns to read, each once."""
-        names = [name for name in (self.time, self.trajectory) if name is not None]
+        names: dict[str | None, None] = {self.time: None, self.trajectory: None}
         for columns in self.places.values():
-            names += columns
-        return tuple(dict.fromkeys(names))
+            names.update(dict.fromkeys(columns))
+        return tuple(filter(None, names))
 
 
 def find_columns(sheet: Sheet, options: LogOptions) -> ColumnLayout:
@@ -81,12 +79,16 @@ def find_columns(sheet: Sheet, options: LogOptions) -> ColumnLayout:
     if joints.dof > _MOST_JOINTS:
         problem = f"holds {joints.dof} joints, more than any robot has; map its columns by --map"
         raise DataError(sheet.source, problem)
+    degrees = set()
+    for quantity, group in groups.items():
+        if any(map(says_degrees, group.columns.values())):
+            degrees.add(quantity)
     layout = ColumnLayout(
         time=time,
         unit=unit,
         trajectory=finder.single("trajectory"),
         places=_places(sheet, groups, joints),
-        degrees=frozenset(name for name, group in groups.items() if group.degrees),
+        degrees=frozenset(degrees),
         joints=joints,
     )
     _require_shapes(sheet, layout)
@@ -99,6 +101,7 @@ class _ColumnFinder:
     def __init__(self, sheet: Sheet, options: LogOptions):
         self._sheet = sheet
         self._options = options
+        # The meaning of every name that has one.
         self._parsed: dict[str, ColumnName] = {}
         for name in sheet.fields:
             parsed = parse_name(name)
@@ -110,7 +113,7 @@ class _ColumnFinder:
         groups = {}
         for quantity in (*QUANTITIES, "current"):
             group = self._group(quantity)
-            if group is not None:
+            if group.columns:
                 groups[quantity] = group
         current = groups.pop("current", None)
         if current is None:
@@ -151,7 +154,8 @@ class _ColumnFinder:
                     f"{_listed(patterns)}"
                 )
                 raise DataError(self._sheet.source, problem)
-            return self._existing(quantity, patterns[0]) if patterns else None
+            self._require_existing(quantity, patterns)
+            return next(iter(patterns), None)
         if quantity in self._sheet.fields:
             return quantity
         names = []
@@ -160,21 +164,19 @@ class _ColumnFinder:
                 names.append(name)
         if len(names) > 1:
             _refuse_ambiguous(self._sheet, quantity, names)
-        return names[0] if names else None
+        return next(iter(names), None)
 
-    def _group(self, quantity: str) -> Group | None:
+    def _group(self, quantity: str) -> Group:
+        """Return the columns of a quantity of joints, a group without columns if it has none."""
         patterns = self._options.patterns(quantity)
-        if patterns is None:
-            group = self._by_own_name(quantity)
-            if group is None and quantity not in COMPONENTS:
-                group = self._by_common_words(quantity)
-            return group
-        if not patterns:
-            return None
-        group = self._mapped(quantity, patterns)
-        return replace(group, degrees=any(says_degrees(name) for name in group.columns.values()))
+        if patterns is not None:
+            return self._mapped(quantity, patterns)
+        group = self._by_own_name(quantity)
+        if not group.columns and quantity not in COMPONENTS:
+            group = self._by_common_words(quantity)
+        return group
 
-    def _by_own_name(self, quantity: str) -> Group | None:
+    def _by_own_name(self, quantity: str) -> Group:
         """Return the columns named as delan writes them: `q`, or `q0`, `q1`, …"""
         fields = self._sheet.fields
         arrays = self._sheet.kind == "arrays"
@@ -185,62 +187,61 @@ class _ColumnFinder:
             match = re.fullmatch(rf"{quantity}(\d{{1,3}})", name)
             if match:
                 columns[int(match[1])] = name
-        return Group("numbered", columns) if columns else None
+        return Group("numbered", columns)
 
-    def _by_common_words(self, quantity: str) -> Group | None:
-        families: dict[tuple[str, str], dict[JointKey, str]] = {}
+    def _by_common_words(self, quantity: str) -> Group:
+        # Columns of different styles or families do not belong together.
+        groups: dict[tuple[str, str], Group] = {}
         for name, parsed in self._parsed.items():
             axes = len(self._sheet.fields[name].shape)
             if parsed.quantity != quantity or axes > 2:
                 continue
             if axes == 2 and parsed.joint is not None:
                 continue  # an array of all joints whose name says more than the quantity
-            family = families.setdefault((_style(parsed.joint), parsed.family), {})
-            key = 0 if parsed.joint is None else parsed.joint
-            if key in family:
-                _refuse_ambiguous(self._sheet, quantity, [*family.values(), name])
-            family[key] = name
-        if len(families) > 1:
-            names = [name for columns in families.values() for name in columns.values()]
+            style = _style(parsed.joint)
+            group = groups.setdefault((style, parsed.family), Group(style, {}))
+            key = parsed.joint or 0
+            if key in group.columns:
+                _refuse_ambiguous(self._sheet, quantity, [*group.columns.values(), name])
+            group.columns[key] = name
+        if len(groups) > 1:
+            names = []
+            for group in groups.values():
+                names += group.columns.values()
             _refuse_ambiguous(self._sheet, quantity, names)
-        for columns in families.values():
-            parsed = [self._parsed[name] for name in columns.values()]
-            degrees = any(name.degrees for name in parsed)
-            return Group(_style(parsed[0].joint), columns, degrees)
-        return None
+        return next(iter(groups.values()), Group("whole", {}))
 
     def _mapped(self, quantity: str, patterns: Sequence[str]) -> Group:
-        if len(patterns) > 1:
-            names = [self._existing(quantity, name) for name in patterns]
-            return Group("listed", dict(enumerate(names)))
+        if len(patterns) != 1:
+            self._require_existing(quantity, patterns)
+            return Group("listed", dict(enumerate(patterns)))
         pattern = patterns[0]
         if "{}" not in pattern:
-            return Group("whole", {0: self._existing(quantity, pattern)})
-        before, after = (re.escape(text) for text in pattern.split("{}"))
-        joints: dict[str, str] = {}
+            self._require_existing(quantity, patterns)
+            return Group("whole", {0: pattern})
+        before, after = map(re.escape, pattern.split("{}"))
+        named: dict[JointKey, str] = {}
         for name in self._sheet.fields:
             match = re.fullmatch(f"{before}(.+?){after}", name)
             if match:
-                joints[name] = match[1]
-        if not joints:
+                named[match[1]] = name
+        if not named:
             self._refuse_pattern(quantity, pattern)
-        if not all(
-            joint.isascii() and joint.isdigit() and len(joint) < 4 for joint in joints.values()
-        ):
-            return Group("named", {joint: name for name, joint in joints.items()})
-        columns: dict[JointKey, str] = {int(joint): name for name, joint in joints.items()}
-        if len(columns) < len(joints):
+        if not all(re.fullmatch("[0-9]{1,3}", str(joint)) for joint in named):
+            return Group("named", named)
+        numbered: dict[JointKey, str] = {int(joint): name for joint, name in named.items()}
+        if len(numbered) < len(named):
             problem = (
-                f"--map {quantity}={pattern} matches a joint twice in {_listed(joints)}; "
+                f"--map {quantity}={pattern} matches a joint twice in {_listed(named.values())}; "
                 f"list one column per joint, such as --map {quantity}=A,B,C"
             )
             raise DataError(self._sheet.source, problem)
-        return Group("numbered", columns)
+        return Group("numbered", numbered)
 
-    def _existing(self, quantity: str, name: str) -> str:
-        if name not in self._sheet.fields:
-            self._refuse_pattern(quantity, name)
-        return name
+    def _require_existing(self, quantity: str, names: Sequence[str]) -> None:
+        for name in names:
+            if name not in self._sheet.fields:
+                self._refuse_pattern(quantity, name)
 
     def _refuse_pattern(self, quantity: str, pattern: str) -> NoReturn:
         names = _listed(self._sheet.fields)
@@ -254,22 +255,21 @@ def _style(joint: JointKey | None) -> Literal["whole", "numbered", "named"]:
     return "numbered" if isinstance(joint, int) else "named"
 
 
-def _joints(sheet: Sheet, options: LogOptions, groups: dict[str, Group]) -> Joints:
+def _joints(sheet: Sheet, options: LogOptions, groups: Mapping[str, Group]) -> Joints:
     """Return the joints as named by the file or by the columns, else numbered."""
     group = groups["q"]
     if group.style == "named":
-        names = [str(joint) for joint in group.columns]
+        names = tuple(map(str, group.columns))
         # Of the named joints only those asked for need columns of all quantities.
-        chosen = options.joints or ()
-        if chosen and set(chosen) <= set(names):
-            names = [name for name in names if name in chosen]
-        return Joints(tuple(names), ("revolute",) * len(names))
+        if options.joints and set(options.joints) <= set(names):
+            names = tuple(filter(options.joints.__contains__, names))
+        return Joints(names, ("revolute",) * len(names))
     if group.style == "whole":
         dof = _width(sheet, group.columns[0])
     elif group.style == "listed":
         dof = len(group.columns)
     else:
-        dof = max(_numbers(groups)) + 1 - _first_number(groups)
+        dof = len(_joint_numbers(groups))
     if sheet.joints is not None and sheet.joints.dof == dof:
         return sheet.joints
     return Joints.revolute(dof)
@@ -285,24 +285,19 @@ def _width(sheet: Sheet, name: str) -> int:
     return shape[1]
 
 
-def _first_number(groups: Mapping[str, Group]) -> int:
-    """Return whether the numbers of the joints begin with 0 or 1."""
-    return min([1, *_numbers(groups)])
-
-
-def _numbers(groups: Mapping[str, Group]) -> list[int]:
-    """Return the numbers of joints in column names."""
-    numbers = []
+def _joint_numbers(groups: Mapping[str, Group]) -> range:
+    """Return the range of the joint numbers in column names, which begin with 0 or 1."""
+    numbers: list[int] = []
     for group in groups.values():
         if group.style == "numbered":
-            numbers += [number for number in group.columns if isinstance(number, int)]
-    return numbers
+            numbers += map(int, group.columns)
+    return range(min([1, *numbers]), max(numbers, default=0) + 1)
 
 
 def _places(
     sheet: Sheet, groups: Mapping[str, Group], joints: Joints
 ) -> dict[str, tuple[str, ...]]:
-    first = _first_number(groups)
+    first = _joint_numbers(groups).start
     places = {}
     for quantity, group in groups.items():
         if quantity not in REQUIRED and not _belongs(sheet, group, groups["q"], joints):
@@ -313,23 +308,22 @@ def _places(
                 "give one per joint"
             )
             raise DataError(sheet.source, problem, column=quantity)
-        if group.style in ("whole", "listed"):
-            places[quantity] = tuple(group.columns.values())
-            continue
-        keys: Sequence[JointKey] = range(first, first + joints.dof)
+        keys: Iterable[JointKey] = group.columns
         if group.style == "named":
             keys = joints.names
+        elif group.style == "numbered":
+            keys = range(first, first + joints.dof)
         for key in keys:
             if key not in group.columns:
                 _refuse_without_joint(sheet, quantity, group.columns, key)
-        places[quantity] = tuple(group.columns[key] for key in keys)
+        places[quantity] = tuple(map(group.columns.__getitem__, keys))
     return places
 
 
 def _belongs(sheet: Sheet, group: Group, q: Group, joints: Joints) -> bool:
     """Return whether an optional quantity is one of these joints, not of something else."""
     if group.style == "named":
-        return q.style == "named" and bool(set(group.columns) & set(joints.names))
+        return q.style == "named" and not set(group.columns).isdisjoint(joints.names)
     if group.style == "whole" and len(sheet.fields[group.columns[0]].shape) == 1:
         return joints.dof == 1 or not sheet.loose
     return True
@@ -337,25 +331,27 @@ def _belongs(sheet: Sheet, group: Group, q: Group, joints: Joints) -> bool:
 
 def _require_shapes(sheet: Sheet, layout: ColumnLayout) -> None:
     """Refuse arrays without one row per time stamp and one column per joint, before reading."""
-    fields = sheet.fields
     time = layout.time
     trajectory = layout.trajectory
-    rows = fields[layout.places["q"][0] if time is None else time].shape[0]
-    if time is not None and (len(fields[time].shape) != 1 or rows == 0):
-        problem = f"expected at least one time stamp in shape (time,), got {fields[time].shape}"
+    rows = sheet.fields[time or layout.places["q"][0]].shape[0]
+    if time is not None and (len(sheet.fields[time].shape) != 1 or rows == 0):
+        shape = sheet.fields[time].shape
+        problem = f"expected at least one time stamp in shape (time,), got {shape}"
         raise DataError(sheet.source, problem, column=time)
-    if trajectory is not None and fields[trajectory].shape != (rows,):
-        shape = fields[trajectory].shape
+    if trajectory is not None and sheet.fields[trajectory].shape != (rows,):
+        shape = sheet.fields[trajectory].shape
         problem = f"expected one label per time stamp, shape {(rows,)}, got {shape}"
         raise DataError(sheet.source, problem, column=trajectory)
     dof = layout.joints.dof
     for names in layout.places.values():
         for name in names:
-            shape = fields[name].shape
-            single = len(names) > 1 or (dof == 1 and len(shape) == 1 and sheet.loose)
-            expected = f"(time,) = {(rows,)}" if single else f"(time, dof) = {(rows, dof)}"
-            if shape != ((rows,) if single else (rows, dof)):
-                problem = f"expected shape {expected}, got {shape}; {SHAPE_REMEDY}"
+            shape = sheet.fields[name].shape
+            expected = ("(time, dof)", (rows, dof))
+            if len(names) > 1 or (dof == 1 and len(shape) == 1 and sheet.loose):
+                expected = ("(time,)", (rows,))
+            if shape != expected[1]:
+                axes = f"{expected[0]} = {expected[1]}"
+                problem = f"expected shape {axes}, got {shape}; {SHAPE_REMEDY}"
                 raise DataError(sheet.source, problem, column=name)
 
 
@@ -364,6 +360,7 @@ def _refuse_without_joints(sheet: Sheet) -> NoReturn:
     if sheet.kind == "arrays":
         _refuse_without(sheet, "q")
     names = list(sheet.fields)
+    # Such names are given to the columns of a table without a header.
     if names and all(re.fullmatch(r"column\d+", name) for name in names):
         problem = (
             f"has no header over its {len(names)} columns; map them, such as "
@@ -380,15 +377,14 @@ def _refuse_without_joints(sheet: Sheet) -> NoReturn:
 def _refuse_without(sheet: Sheet, quantity: str) -> NoReturn:
     """Refuse a sheet without a required quantity."""
     arrays = sheet.kind == "arrays"
+    names = _listed(sheet.fields)
     pattern = "NAME" if arrays or quantity == "t" else "NAME{}"
-    remedy = f"map it by --map '{quantity}={pattern}'"
+    remedy = f"expected {sheet.form}; map it by --map '{quantity}={pattern}'"
     if quantity == "t":
         remedy += ", or give --rate HZ"
     if arrays:
-        names = _listed(sheet.fields)
-        problem = f"has no array {quantity!r}, only {names}; expected {sheet.form}; {remedy}"
-        raise DataError(sheet.source, problem)
-    problem = f"is missing; the header has {_listed(sheet.fields)}; expected {sheet.form}; {remedy}"
+        raise DataError(sheet.source, f"has no array {quantity!r}, only {names}; {remedy}")
+    problem = f"is missing; the header has {names}; {remedy}"
     raise DataError(sheet.source, problem, column=quantity)
 
 
@@ -420,6 +416,7 @@ def _refuse_ambiguous(sheet: Sheet, quantity: str, names: Sequence[str]) -> NoRe
 
 
 def _listed(names: Iterable[object]) -> str:
-    texts = [str(name) for name in names]
-    more = ", …" if len(texts) > _MOST_NAMES else ""
-    return ", ".join(texts[:_MOST_NAMES]) + more
+    texts = list(map(str, names))
+    if len(texts) > _MOST_NAMES:
+        texts[_MOST_NAMES:] = ["…"]
+    return ", ".join(texts)

@@ -1,9 +1,8 @@
 """Low-pass filters and derivatives of logged signals, offline and on a running robot."""
 
 import numpy as np
-import scipy
 from jaxtyping import Float
-from scipy.signal import butter, sosfilt, sosfilt_zi
+from scipy.signal import butter, sosfilt, sosfilt_zi, sosfiltfilt
 
 from ..errors import DataError, SettingsError
 from ..joints import Dataset, Recording
@@ -32,8 +31,7 @@ def smoothed(
     values: Float[np.ndarray, "time *rest"], rate: float, cutoff: float
 ) -> Float[np.ndarray, "time *rest"]:
     """Return rows at an even rate [Hz] after a zero-phase low-pass with the cut-off [Hz]."""
-    sections = scipy.signal.butter(ORDER, cutoff, fs=rate, output="sos")
-    return scipy.signal.sosfiltfilt(sections, values, axis=0)
+    return sosfiltfilt(butter(ORDER, cutoff, fs=rate, output="sos"), values, axis=0)
 
 
 def stride(step: float, cutoff: float) -> int:
@@ -51,7 +49,10 @@ def low_passed(recording: Recording, cutoff: float) -> Dataset:
     q. The torque goes through the same filter, so that both sides of the equation of motion lose
     the same frequencies.
     """
-    columns: dict[str, list[np.ndarray]] = {}
+    q = np.empty_like(recording.q)
+    qd = np.empty_like(recording.q)
+    qdd = np.empty_like(recording.q)
+    tau = np.empty_like(recording.q)
     for label in np.unique(recording.trajectory):
         rows = recording.trajectory == label
         t = recording.t[rows]
@@ -63,27 +64,19 @@ def low_passed(recording: Recording, cutoff: float) -> Dataset:
                 "lower the cut-off or record longer"
             )
             raise DataError(recording.source, problem, row=int(np.flatnonzero(rows)[0]))
-        q = smoothed(recording.q[rows], rate, cutoff)
-        qd = None if recording.qd is None else smoothed(recording.qd[rows], rate, cutoff)
-        qd, qdd = derivatives(t, q, qd)
-        filtered = {
-            "t": t,
-            "q": q,
-            "qd": qd,
-            "qdd": qdd,
-            "tau": smoothed(recording.tau[rows], rate, cutoff),
-            "trajectory": recording.trajectory[rows],
-        }
-        for name, values in filtered.items():
-            columns.setdefault(name, []).append(values)
-    joined = {name: np.concatenate(values) for name, values in columns.items()}
+        velocity = None
+        if recording.qd is not None:
+            velocity = smoothed(recording.qd[rows], rate, cutoff)
+        q[rows] = smoothed(recording.q[rows], rate, cutoff)
+        qd[rows], qdd[rows] = derivatives(t, q[rows], velocity)
+        tau[rows] = smoothed(recording.tau[rows], rate, cutoff)
     return Dataset(
-        t=joined["t"],
-        q=joined["q"],
-        qd=joined["qd"],
-        qdd=joined["qdd"],
-        tau=joined["tau"],
-        trajectory=joined["trajectory"],
+        t=recording.t,
+        q=q,
+        qd=qd,
+        qdd=qdd,
+        tau=tau,
+        trajectory=recording.trajectory,
         joints=recording.joints,
         source=recording.source,
     )

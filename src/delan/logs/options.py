@@ -83,11 +83,21 @@ class LogOptions:
         given = self.map.get(quantity)
         if given is None:
             return None
+        if isinstance(given, str):
+            given = given.split(",")
         names = []
-        for pattern in given.split(",") if isinstance(given, str) else given:
+        for pattern in given:
             if pattern.strip():
                 names += _expanded(pattern.strip())
         return tuple(names)
+
+    @property
+    def mapped_names(self) -> frozenset[str]:
+        """Names of all columns in `map`, with ranges expanded."""
+        names: set[str] = set()
+        for quantity in self.map:
+            names.update(self.patterns(quantity) or ())
+        return frozenset(names)
 
 
 def _expanded(pattern: str) -> list[str]:
@@ -119,7 +129,7 @@ def _require_pattern(quantity: str, pattern: object) -> None:
         if part.count("{}") > 1 or "{" in _RANGE.sub("", part).replace("{}", ""):
             remedy = "write one {} for the joint's number or name, or a range such as {1-7}"
             raise SettingsError(f"map of {quantity}: {part!r} is not a pattern; {remedy}")
-    if not any(part.strip() for part in parts) and quantity in ("q", "tau"):
+    if not "".join(parts).strip() and quantity in ("q", "tau"):
         raise SettingsError(f"{quantity} is required; give the columns that hold it")
 
 

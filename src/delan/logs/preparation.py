@@ -1,6 +1,6 @@
 """Preparation: samples with velocities and accelerations from a raw recording."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -25,8 +25,6 @@ REST_MARGIN = 0.1
 
 # Periods of the cut-off at both ends of a motion where the filter extrapolates.
 EDGE = 1.0
-
-Origin = Literal["logged", "differentiated"]
 
 
 @dataclass(frozen=True)
@@ -75,36 +73,47 @@ def prepare(recording: Recording, settings: PreparationSettings | None = None) -
     segments = tuple(_segments(recording, bridge=settings.cutoff is not None))
     if settings.cutoff is None:
         return _as_logged(recording, settings, segments)
+    return _filtered(recording, settings, segments)
+
+
+def _filtered(
+    recording: Recording, settings: PreparationSettings, segments: tuple[LogSegment, ...]
+) -> Dataset:
+    """Return the segments on even time steps, filtered, with their rests marked and cut at them."""
+    assert settings.cutoff is not None
     motions = []
+    used = 0
     for segment in segments:
-        motion = _filtered(recording, segment, settings)
+        motion = _filtered_segment(recording, segment, settings.cutoff, smooth=settings.smooth)
         if motion is not None:
             motions.append(motion)
+            used += len(segment)
     if not motions:
         problem = (
             "has no segment without gaps that is long enough for a cut-off of "
             f"{settings.cutoff:g} Hz; record longer"
         )
         raise DataError(recording.source, problem)
-    t = _joined(motions, "t")
-    moving = _joined(motions, "moving")
-    counted = _joined(motions, "counted")
+    columns = {}
+    for name in motions[0]:
+        columns[name] = np.concatenate([motion[name] for motion in motions])
+    moving = columns["moving"]
+    counted = columns["counted"]
     every = settings.every or stride(recording, settings.cutoff)
     strided = counted & (np.arange(len(counted)) % every == 0)
     if not strided.any():
         problem = "holds no motion: the robot rests all the time; record it moving"
         raise DataError(recording.source, problem)
-    trajectory, pauses = _cut_at_rests(_joined(motions, "label"), t, moving)
-    rows = sum(len(segment) for segment in segments)
+    columns["trajectory"], pauses = _cut_at_rests(columns["trajectory"], columns["t"], moving)
     dropped = {
-        "too short": rows - sum(motion.rows for motion in motions),
-        "repeated": sum(motion.repeated for motion in motions),
-        "resting": int(np.count_nonzero(~moving)),
-        "at the ends": int(np.count_nonzero(moving & ~counted)),
-        "between samples": int(np.count_nonzero(counted & ~strided)),
+        "too short": sum(map(len, segments)) - used,
+        "repeated": len(columns["repeated"]),
+        "resting": np.count_nonzero(~moving),
+        "at the ends": np.count_nonzero(moving & ~counted),
+        "between samples": np.count_nonzero(counted & ~strided),
     }
     cuts = {"gaps": _gaps(recording, segments), "pauses": pauses}
-    preparation = Preparation(
+    done = Preparation(
         cutoff=(settings.cutoff,) * recording.joints.dof if settings.smooth else None,
         delay=settings.delay,
         velocity=_origin(recording.qd),
@@ -115,18 +124,7 @@ def prepare(recording: Recording, settings: PreparationSettings | None = None) -
         cuts=_nonzero(cuts),
         excerpt=recording.excerpt,
     )
-    return Dataset(
-        t=t,
-        q=_joined(motions, "q"),
-        qd=_joined(motions, "qd"),
-        qdd=_joined(motions, "qdd"),
-        tau=_joined(motions, "tau"),
-        trajectory=trajectory,
-        counted=strided,
-        joints=recording.joints,
-        source=recording.source,
-        preparation=preparation,
-    )
+    return _dataset(recording, columns, strided, done)
 
 
 def _as_logged(
@@ -136,39 +134,46 @@ def _as_logged(
     qd = recording.qd
     qdd = recording.qdd
     trajectory = recording.trajectory
-    cuts = {}
+    gaps = 0
     if qd is None or qdd is None:
         qd, differentiated = _differentiated(recording, segments)
         if qdd is None:
             qdd = differentiated
-        cuts = {"gaps": _gaps(recording, segments)}
-        if cuts["gaps"]:
-            trajectory = np.empty_like(trajectory)
-            for number, segment in enumerate(segments):
-                trajectory[segment.rows] = number
+        gaps = _gaps(recording, segments)
+    if gaps:
+        trajectory = np.repeat(np.arange(len(segments)), list(map(len, segments)))
     every = settings.every or 1
     counted = None if every == 1 else np.arange(len(qd)) % every == 0
-    preparation = Preparation(
+    done = Preparation(
         delay=settings.delay,
         velocity=_origin(recording.qd),
         acceleration=_origin(recording.qdd),
         rows=len(qd),
-        samples=len(qd) if counted is None else int(np.count_nonzero(counted)),
-        cuts=_nonzero(cuts),
+        samples=-(-len(qd) // every),
+        cuts=_nonzero({"gaps": gaps}),
         excerpt=recording.excerpt,
     )
+    columns = {**recording.columns, "qd": qd, "qdd": qdd, "trajectory": trajectory}
+    return replace(_dataset(recording, columns, counted, done), truth=recording.truth)
+
+
+def _dataset(
+    recording: Recording,
+    columns: Mapping[str, np.ndarray],
+    counted: Bool[np.ndarray, " time"] | None,
+    done: Preparation,
+) -> Dataset:
     return Dataset(
-        t=recording.t,
-        q=recording.q,
-        qd=qd,
-        qdd=qdd,
-        tau=recording.tau,
-        trajectory=trajectory,
-        truth=recording.truth,
+        t=columns["t"],
+        q=columns["q"],
+        qd=columns["qd"],
+        qdd=columns["qdd"],
+        tau=columns["tau"],
+        trajectory=columns["trajectory"],
         counted=counted,
         joints=recording.joints,
         source=recording.source,
-        preparation=preparation,
+        preparation=done,
     )
 
 
@@ -179,7 +184,6 @@ def _differentiated(
     qd = np.empty_like(recording.q)
     qdd = np.empty_like(recording.q)
     for segment in segments:
-        rows = segment.rows
         if len(segment) < 3:
             label = recording.trajectory[segment.start]
             problem = (
@@ -187,17 +191,17 @@ def _differentiated(
                 "differentiate; log qd and qdd or drop it"
             )
             raise DataError(recording.source, problem, row=segment.start)
-        logged = None if recording.qd is None else recording.qd[rows]
-        qd[rows], qdd[rows] = derivatives(recording.t[rows], recording.q[rows], logged)
+        part = recording.rows(segment.rows)
+        qd[segment.rows], qdd[segment.rows] = derivatives(part.t, part.q, part.qd)
     return qd, qdd
 
 
-def _origin(logged: np.ndarray | None) -> Origin:
+def _origin(logged: np.ndarray | None) -> Literal["logged", "differentiated"]:
     return "differentiated" if logged is None else "logged"
 
 
-def _nonzero(counts: dict[str, int]) -> dict[str, int]:
-    return {reason: count for reason, count in counts.items() if count}
+def _nonzero(counts: Mapping[str, int]) -> dict[str, int]:
+    return {reason: int(count) for reason, count in counts.items() if count}
 
 
 def _gaps(recording: Recording, segments: tuple[LogSegment, ...]) -> int:
@@ -242,29 +246,24 @@ def stride(recording: Recording, cutoff: float) -> int:
     return filters.stride(usual_step(recording.t), cutoff)
 
 
-@dataclass(frozen=True, eq=False)
-class _Motion:
-    """A filtered segment on even time steps; `rows` and `repeated` count the logged rows."""
+def _filtered_segment(
+    recording: Recording, segment: LogSegment, cutoff: float, *, smooth: bool
+) -> dict[str, np.ndarray] | None:
+    """Resample a segment evenly and filter it; None if it is too short for the filter.
 
-    t: Float[np.ndarray, " time"]
-    q: Float[np.ndarray, "time dof"]
-    qd: Float[np.ndarray, "time dof"]
-    qdd: Float[np.ndarray, "time dof"]
-    tau: Float[np.ndarray, "time dof"]
-    label: Int[np.ndarray, " time"]
-    moving: Bool[np.ndarray, " time"]
-    counted: Bool[np.ndarray, " time"]
-    rows: int
-    repeated: int
-
-
-def _filtered(
-    recording: Recording, segment: LogSegment, settings: PreparationSettings
-) -> _Motion | None:
-    """Resample a segment evenly and filter it; None if it is too short for the filter."""
-    assert settings.cutoff is not None
+    Besides the columns of a dataset the result has `moving`, the rows outside rests, and
+    `repeated`, the numbers of the logged rows that repeat the row before.
+    """
     if len(segment) < FEWEST:
         return None
+    step = segment.step
+    rate = 1 / step
+    if cutoff >= 0.5 * rate:
+        problem = (
+            f"is sampled at {rate:.4g} Hz; a cut-off of {cutoff:g} Hz needs more than "
+            f"{2 * cutoff:g} Hz: lower the cut-off"
+        )
+        raise DataError(recording.source, problem, row=segment.start)
     t = recording.t[segment.rows]
     logged = {"q": recording.q[segment.rows], "tau": recording.tau[segment.rows]}
     if recording.qd is not None:
@@ -273,45 +272,29 @@ def _filtered(
     table = np.concatenate(list(logged.values()), axis=1)
     fresh = np.concatenate([[True], (table[1:] != table[:-1]).any(axis=1)])
     fresh[-1] = True
-    step = segment.step
     new = t[0] + step * np.arange(round((t[-1] - t[0]) / step) + 1)
-    rate = 1 / step
-    if settings.cutoff >= 0.5 * rate:
-        problem = (
-            f"is sampled at {rate:.4g} Hz; a cut-off of {settings.cutoff:g} Hz needs more than "
-            f"{2 * settings.cutoff:g} Hz: lower the cut-off"
-        )
-        raise DataError(recording.source, problem, row=segment.start)
     if len(new) < FEWEST:
         return None
-    edge = min(round(EDGE * rate / settings.cutoff), len(new) // 4)
     even = {}
     for name, values in logged.items():
         even[name] = _interpolated(new, t[fresh], values[fresh])
     moving = ~_resting(even["q"], np.ptp(recording.q, axis=0), step)
-    if settings.smooth:
+    if smooth:
         for name, values in even.items():
-            even[name] = smoothed(values, rate, settings.cutoff)
-    qd, qdd = derivatives(new, even["q"], even.get("qd"))
+            even[name] = smoothed(values, rate, cutoff)
+    even["qd"], even["qdd"] = derivatives(new, even["q"], even.get("qd"))
+    edge = min(round(EDGE * rate / cutoff), len(new) // 4)
     counted = moving.copy()
     counted[:edge] = False
     counted[len(new) - edge :] = False
-    return _Motion(
-        t=new,
-        q=even["q"],
-        qd=qd,
-        qdd=qdd,
-        tau=even["tau"],
-        label=np.full(len(new), recording.trajectory[segment.start]),
-        moving=moving,
-        counted=counted,
-        rows=len(segment),
-        repeated=int(np.count_nonzero(~fresh)),
-    )
-
-
-def _joined(motions: Sequence[_Motion], name: str) -> np.ndarray:
-    return np.concatenate([getattr(motion, name) for motion in motions])
+    return {
+        **even,
+        "t": new,
+        "trajectory": np.full(len(new), recording.trajectory[segment.start]),
+        "moving": moving,
+        "counted": counted,
+        "repeated": np.flatnonzero(~fresh),
+    }
 
 
 def _resting(

@@ -10,6 +10,7 @@ import warnings
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,11 @@ from jaxtyping import Float
 
 from ..errors import DataError, DelanError
 from ..joints import COMPONENTS, Joints, Recording
-from .options import QUANTITIES, REQUIRED
+from .formats import Field, Sheet, row_pieces
+from .options import QUANTITIES, REQUIRED, LogOptions
 
 FORMAT = "delan-recording"
 FORMAT_VERSION = 1
-# First bytes of every such file.
-MAGIC = f'{{"format": "{FORMAT}"'.encode()
 
 _MARK = b"\xd5ROW"
 _HEAD = struct.Struct("<4sIII")
@@ -93,6 +93,21 @@ def require_columns(source: str, columns: Mapping[str, int], dof: int) -> None:
         if size != known.get(name, size):
             problem = f"expected {known[name]} numbers per row, got {size}"
             raise DataError(source, problem, column=name)
+
+
+def read_sheets(path: Path, options: LogOptions, gaps: bool) -> list[Sheet]:
+    """Return the sheet in a file of a `Recorder`."""
+    recording = read_recording_file(path)
+    columns = recording.columns
+    sheet = Sheet(
+        source=str(path),
+        kind="arrays",
+        form="a recording that delan wrote",
+        fields={name: Field(shape=values.shape) for name, values in columns.items()},
+        pieces=partial(row_pieces, columns),
+        joints=recording.joints,
+    )
+    return [sheet]
 
 
 def read_recording_file(path: str | Path) -> Recording:

@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Real
@@ -53,18 +54,51 @@ class LogSegment:
         return self.end - self.start
 
 
-def usual_step(t: Real[np.ndarray, " time"]) -> float:
-    """Return the median of the steps forward in time, 0 if there are none."""
+class _Steps(NamedTuple):
+    """The usual step forward in time, and how others differ from it.
+
+    Attributes:
+        usual: median of the steps forward, 0 if there are none.
+        forward: number of steps forward.
+        even: number of those near the usual step.
+        jitter: standard deviation of these, in usual steps.
+    """
+
+    usual: float
+    forward: int
+    even: int
+    jitter: float
+
+    @property
+    def longest(self) -> float:
+        """The longest step without a lost sample."""
+        return self.usual * max(GAP, 1 + GAP_SPREADS * self.jitter)
+
+
+def _steps(t: Real[np.ndarray, " time"]) -> _Steps:
     with np.errstate(invalid="ignore", over="ignore"):
         steps = np.diff(t)
-    forward = steps[np.isfinite(steps) & (steps > 0)]
-    return float(np.median(forward)) if len(forward) else 0.0
+        forward = steps[np.isfinite(steps) & (steps > 0)]
+        if not len(forward):
+            return _Steps(0.0, 0, 0, 0.0)
+        usual = float(np.median(forward))
+        even = forward[np.abs(forward - usual) <= SUSPECT_STEP * usual]
+        jitter = float(np.std(even) / usual) if len(even) > 1 else 0.0
+    return _Steps(usual, len(forward), len(even), jitter)
+
+
+def usual_step(t: Real[np.ndarray, " time"]) -> float:
+    """Return the median of the steps forward in time, 0 if there are none."""
+    return _steps(t).usual
 
 
 def time_breaks(t: Float[np.ndarray, " time"]) -> Bool[np.ndarray, " time"]:
-    """Return the mask of rows before which time does not continue; the first row is one of them."""
+    """Return the mask of rows before which time does not continue; the first row is one of them.
+
+    This is the rule of `TimeFaults`, for rows whose trajectories may continue each other.
+    """
     steps = np.diff(t)
-    return np.concatenate([[True], (steps <= 0) | (steps > GAP * usual_step(t))])
+    return np.concatenate([[True], (steps <= 0) | (steps > _steps(t).longest)])
 
 
 def longest_bridged(step: float) -> float:
@@ -159,29 +193,27 @@ class TimeFaults:
         """Mark the faults of one trajectory and return its segments."""
         t = self.t[start:end]
         steps = np.diff(t)
-        forward = steps[np.isfinite(steps) & (steps > 0)]
-        step = usual_step(t)
-        odd = np.abs(forward - step) > SUSPECT_STEP * step
-        even = forward[~odd]
-        jitter = float(np.std(even) / step) if len(even) > 1 else 0.0
+        known = _steps(t)
+        usual = known.usual
+        jitter = known.jitter
         rest = slice(start + 1, end)
         self.backward[rest] = steps < 0
         self.repeated[rest] = steps == 0
-        if np.count_nonzero(odd) > MIXED_SHARE * len(forward):
-            self.mixed[rest] = np.abs(steps - step) > SUSPECT_STEP * step
+        if known.forward - known.even > MIXED_SHARE * known.forward:
+            self.mixed[rest] = np.abs(steps - usual) > SUSPECT_STEP * usual
             jitter = 0.0
         else:
-            self.gap[rest] = steps > step * max(GAP, 1 + GAP_SPREADS * jitter)
+            self.gap[rest] = steps > known.longest
             # A repeated time stamp makes the next step long without a lost sample.
             self.gap[start + 2 : end] &= ~self.repeated[start + 1 : end - 1]
-        if len(forward):
-            self.usual_steps.append((start, step))
-            self._jitters.append((jitter, len(even)))
+        if known.forward:
+            self.usual_steps.append((start, usual))
+            self._jitters.append((jitter, known.even))
         broken = ~np.isfinite(t)
         broken[1:] |= ~(steps > 0) | self.gap[rest]
         cuts = [start, *(start + np.flatnonzero(broken)).tolist(), end]
-        return [
-            LogSegment(first, last, step)
-            for first, last in itertools.pairwise(cuts)
-            if last > first and np.isfinite(self.t[first])
-        ]
+        segments = []
+        for first, last in itertools.pairwise(cuts):
+            if last > first and np.isfinite(self.t[first]):
+                segments.append(LogSegment(first, last, usual))
+        return segments

@@ -3,7 +3,6 @@
 import itertools
 
 import numpy as np
-from jaxtyping import Float
 
 from ..errors import DataError
 from ..joints import Recording
@@ -35,7 +34,7 @@ def _require_finite(recording: Recording) -> None:
         if finite.all():
             continue
         row, *joint = np.argwhere(~finite)[0].tolist()
-        column = f"{name}{joint[0]}" if joint else name
+        column = "".join([name, *map(str, joint)])
         value = values[(row, *joint)]
         problem = f"expected a finite number, got {value}; fix the value or remove the row"
         raise DataError(recording.source, problem, column=column, row=row)
@@ -55,14 +54,31 @@ def _require_whole_trajectories(recording: Recording) -> None:
 
 
 def _require_steady_time(recording: Recording) -> None:
+    """Refuse time that does not increase, and steps of another rate than the usual one."""
+    t = recording.t
     first_step = None
     for start, end in itertools.pairwise(trajectory_bounds(recording.trajectory)):
-        steps = np.diff(recording.t[start:end])
+        steps = np.diff(t[start:end])
         if len(steps) == 0:
             continue
-        _require_increasing(recording, start, steps)
+        stuck = start + 1 + np.flatnonzero(steps <= 0)
+        if len(stuck):
+            row = int(stuck[0])
+            verb = "repeats" if t[row] == t[row - 1] else "runs backward"
+            problem = (
+                f"time {verb}: {t[row]} s after {t[row - 1]} s; "
+                "sort the rows, drop repeated ones, or give each trajectory its own label"
+            )
+            raise DataError(recording.source, problem, column="t", row=row)
         step = float(np.median(steps))
-        _require_single_rate(recording, start, steps, step)
+        odd = np.flatnonzero(np.abs(steps - step) > ODD_STEP * step)
+        if len(odd) > MIXED_SHARE * len(steps):
+            problem = (
+                f"mixed sampling rates: {len(odd)} of {len(steps)} steps differ from the usual "
+                f"{step:.6g} s by more than {ODD_STEP:.0%}, here {steps[odd[0]]:.6g} s; "
+                "split the log by rate or resample it"
+            )
+            raise DataError(recording.source, problem, column="t", row=int(start + odd[0] + 1))
         first_step = first_step or step
         if abs(step - first_step) > OTHER_RATE * first_step:
             problem = (
@@ -70,34 +86,6 @@ def _require_steady_time(recording: Recording) -> None:
                 f"{first_step:.6g} s in the first trajectory; resample to one rate"
             )
             raise DataError(recording.source, problem, column="t", row=start)
-
-
-def _require_increasing(
-    recording: Recording, start: int, steps: Float[np.ndarray, " steps"]
-) -> None:
-    wrong = np.flatnonzero(steps <= 0)
-    if not len(wrong):
-        return
-    row = int(start + wrong[0] + 1)
-    verb = "repeats" if steps[wrong[0]] == 0 else "runs backward"
-    problem = (
-        f"time {verb}: {recording.t[row]} s after {recording.t[row - 1]} s; "
-        "sort the rows, drop repeated ones, or give each trajectory its own label"
-    )
-    raise DataError(recording.source, problem, column="t", row=row)
-
-
-def _require_single_rate(
-    recording: Recording, start: int, steps: Float[np.ndarray, " steps"], step: float
-) -> None:
-    odd = np.flatnonzero(np.abs(steps - step) > ODD_STEP * step)
-    if len(odd) > MIXED_SHARE * len(steps):
-        problem = (
-            f"mixed sampling rates: {len(odd)} of {len(steps)} steps differ from the usual "
-            f"{step:.6g} s by more than {ODD_STEP:.0%}, here {steps[odd[0]]:.6g} s; "
-            "split the log by rate or resample it"
-        )
-        raise DataError(recording.source, problem, column="t", row=int(start + odd[0] + 1))
 
 
 def _require_matching_velocity(recording: Recording) -> None:

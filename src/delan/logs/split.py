@@ -49,7 +49,9 @@ def split_rows(dataset: Dataset, share: float, *, key: PRNGKeyArray) -> tuple[Ma
     if len(motions) > 1:
         count = min(max(1, round(share * len(motions))), len(motions) - 1)
         order = np.asarray(jax.random.permutation(key, len(motions)))
-        labels = [label for motion in order[:count] for label in motions[motion]]
+        labels = []
+        for number in order[:count]:
+            labels += motions[number]
         held_out = np.isin(dataset.trajectory, labels)
         return ~held_out, held_out
     training = np.zeros(len(dataset), dtype=bool)
@@ -75,8 +77,9 @@ def split_rows(dataset: Dataset, share: float, *, key: PRNGKeyArray) -> tuple[Ma
 
 def counting(dataset: Dataset, rows: Mask) -> Dataset:
     """Return the dataset with only those of the given rows counted that were counted before."""
-    counted = rows if dataset.counted is None else dataset.counted & rows
-    return replace(dataset, counted=counted)
+    if dataset.counted is not None:
+        rows = dataset.counted & rows
+    return replace(dataset, counted=rows)
 
 
 def _too_few(dataset: Dataset, count: int, share: float) -> DataError:

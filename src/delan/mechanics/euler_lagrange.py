@@ -59,6 +59,7 @@ def _motion(terms: Terms, q: Vector, qd: Vector, qdd: Vector) -> _Motion:
 
 def _torque(motion: _Motion) -> Vector:
     """Return the torque by a single pull-back."""
+    # The cotangent of V is 1: its pull-back alone is ∂V/∂q.
     unit = jnp.ones((), motion.chol.dtype)
     (force,) = motion.pull_back((-motion.kinetic_cotangent, unit))
     return motion.momentum_rate + force
@@ -71,6 +72,7 @@ def inverse_dynamics(terms: Terms, q: Vector, qd: Vector, qdd: Vector) -> Vector
 
 def forward_dynamics(terms: Terms, q: Vector, qd: Vector, tau: Vector) -> Vector:
     """Return the acceleration q̈(q, q̇, τ) of eq. 8 of Lutter et al. 2019 [rad/s² or m/s²]."""
+    # At zero acceleration the torque is c + g, the part that does not move the joints.
     motion = _motion(terms, q, qd, jnp.zeros_like(qd))
     chol = dense(motion.chol)
     half = solve_triangular(chol, tau - _torque(motion), lower=True)

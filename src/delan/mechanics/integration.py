@@ -28,6 +28,7 @@ def runge_kutta_step(
         )
         return (velocity, acceleration), (velocity, acceleration)
 
+    # Times of the four stages and their weights in the step.
     at = jnp.asarray([0, 1 / 2, 1 / 2, 1], dtype=q.dtype)
     weight = jnp.asarray([1 / 6, 1 / 3, 1 / 3, 1 / 6], dtype=q.dtype)
     still = jnp.zeros_like(qd)

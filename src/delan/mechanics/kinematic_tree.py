@@ -163,6 +163,7 @@ def inverse_dynamics(tree: Tree, links: Links, q: Vector, qd: Vector, qdd: Vecto
     """Return the torque τ(q, q̇, q̈) [N m or N]."""
     swept = _sweep(tree, links, q, qd, qdd)
     torques: list[Array] = []
+    # Backwards: a chain passes its force on before the chain of its parent is swept.
     for index in reversed(range(len(tree.runs))):
         start, end = tree.runs[index]
         moves = _between(swept.moves, start, end)
@@ -186,6 +187,7 @@ def mass_matrix(tree: Tree, links: Links, q: Vector) -> Float[Array, "dof dof"]:
 
     # At rest and without gravity, the torque of a unit acceleration is a column of H.
     inertia = jax.vmap(column)(jnp.eye(len(q), dtype=q.dtype))
+    # Rounding leaves H slightly asymmetric, and a Cholesky factorisation reads one half only.
     return (inertia + inertia.T) / 2
 
 

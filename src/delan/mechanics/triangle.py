@@ -48,6 +48,9 @@ def dense(chol: Entries) -> Matrix:
     return jnp.zeros_like(chol, shape=(n, n)).at[places(n)].set(chol)
 
 
+# In NumPy, so that the matrices are constants of the compiled program.
+
+
 def _rows(n: int, dtype: np.dtype) -> np.ndarray:
     return np.eye(n, dtype=dtype)[places(n)[0]]
 

@@ -1,8 +1,4 @@
-"""The layers that the network models share.
-
-The feed-forward baseline: a network from (q, q̇, q̈) to τ that knows no mechanics and promises
-none.
-"""
+"""The feed-forward network (q, q̇, q̈) → τ without mechanics, and the layers of all networks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,12 +7,11 @@ from typing import Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..errors import SettingsError
 from ..joints import Joints
-from .dynamics import Normalisation, Promises, one_sample
+from .dynamics import Normalisation, Promises, Vector, one_sample
 
 Activation = Literal["tanh", "softplus", "relu", "silu", "sin"]
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
@@ -29,7 +24,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 
 
 class Affine(eqx.Module):
-    """x ↦ W x + b; it may have no outputs at all, as the lower part of a 1 × 1 matrix has none."""
+    """x ↦ W x + b; it may have no outputs, like the lower part of a 1 × 1 matrix."""
 
     weight: Float[Array, "outputs inputs"]
     bias: Float[Array, " outputs"]
@@ -44,7 +39,9 @@ class Affine(eqx.Module):
         # weights up to four times faster with the longer side of the matrix along its rows; these
         # two forms differ in that gradient only.
         outputs, inputs = self.weight.shape
-        return (x @ self.weight.T if outputs > inputs else jnp.inner(x, self.weight)) + self.bias
+        if outputs > inputs:
+            return x @ self.weight.T + self.bias
+        return jnp.inner(x, self.weight) + self.bias
 
 
 class Perceptron(eqx.Module):
@@ -56,11 +53,11 @@ class Perceptron(eqx.Module):
     def __init__(
         self, inputs: int, width: int, depth: int, activation: Activation, *, key: PRNGKeyArray
     ):
-        sizes = [inputs, *[width] * depth]
-        keys = jax.random.split(key, depth)
-        self.layers = tuple(
-            Affine(a, b, key=k) for a, b, k in zip(sizes[:-1], sizes[1:], keys, strict=True)
-        )
+        layers = []
+        for layer_key in jax.random.split(key, depth):
+            layers.append(Affine(inputs, width, key=layer_key))
+            inputs = width
+        self.layers = tuple(layers)
         self.activation = activation
 
     def __call__(self, x: Float[Array, " inputs"]) -> Float[Array, " width"]:
@@ -69,31 +66,32 @@ class Perceptron(eqx.Module):
         return x
 
 
-Vector = Float[Array, " dof"]
+def require_layers(width: int, depth: int, activation: str) -> None:
+    """Refuse hidden layers that cannot be built."""
+    if width < 1 or depth < 1:
+        raise SettingsError(
+            f"width and depth must be at least 1, got width={width} and depth={depth}"
+        )
+    if activation not in ACTIVATIONS:
+        raise SettingsError(f"unknown activation {activation!r}; known: {', '.join(ACTIVATIONS)}")
 
 
 @dataclass(frozen=True)
 class FeedForwardSettings:
-    """The shape of the network: units of each hidden layer, how many layers, and their activation."""
+    """Units of each hidden layer, number of hidden layers, and their activation."""
 
     width: int = 64
     depth: int = 2
     activation: Activation = "silu"
 
     def __post_init__(self) -> None:
-        if self.width < 1 or self.depth < 1:
-            raise SettingsError(
-                f"width and depth must be at least 1, got width={self.width} and depth={self.depth}"
-            )
-        if self.activation not in ACTIVATIONS:
-            raise SettingsError(
-                f"unknown activation {self.activation!r}; known: {', '.join(ACTIVATIONS)}"
-            )
+        require_layers(self.width, self.depth, self.activation)
 
 
 class FeedForwardNetwork(eqx.Module):
-    """τ = network(q, q̇, q̈), inputs and outputs normalised; a continuous joint enters as (cos q,
-    sin q).
+    """τ = network(q, q̇, q̈) with normalised inputs and outputs.
+
+    A continuous joint enters as (cos q, sin q).
     """
 
     trunk: Perceptron
@@ -114,8 +112,7 @@ class FeedForwardNetwork(eqx.Module):
         self.settings = settings = settings or FeedForwardSettings()
         self.normalisation = normalisation or Normalisation.identity(joints.dof)
         trunk_key, torque_key = jax.random.split(key)
-        continuous = sum(kind == "continuous" for kind in joints.kinds)
-        inputs = 3 * joints.dof + continuous
+        inputs = 3 * joints.dof + int(joints.continuous.sum())
         self.trunk = Perceptron(
             inputs, settings.width, settings.depth, settings.activation, key=trunk_key
         )
@@ -127,10 +124,10 @@ class FeedForwardNetwork(eqx.Module):
         return Promises()
 
     def inverse_dynamics(self, q: Vector, qd: Vector, qdd: Vector) -> Vector:
-        """The learned torque [N m or N]."""
+        """Return the learned torque [N m or N]."""
         q, qd, qdd = one_sample(self.joints, q, qd, qdd)
         scale = self.normalisation
-        continuous = np.array([kind == "continuous" for kind in self.joints.kinds])
+        continuous = self.joints.continuous
         position = ((q - scale.q_mean) / scale.q_std)[~continuous]
         angle = q[continuous]
         features = [

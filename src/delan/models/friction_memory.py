@@ -1,4 +1,4 @@
-"""What friction with memory remembers at every sample of a dataset."""
+"""The memory of friction at every sample of a dataset: the stop operators along its motions."""
 
 import itertools
 from typing import Any
@@ -6,51 +6,73 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Bool, Float
 
 from ..joints import Dataset
 from ..logs.filters import FEWEST, smoothed
 from ..mechanics.friction_curves import stop
 from .friction import Friction
 
+StopRows = Float[np.ndarray, "time stops motors"]
 
-def memory_of(model: Any, dataset: Dataset) -> np.ndarray | None:
-    """What the stop operators in a model's friction remember at every sample; None for a model
-    without.
-    """
-    return remembered(model.friction, dataset) if model.promises.memory else None
+# A trajectory continues the one before it if the step of time between them is at most this many
+# usual steps. `logs.segments.GAP` is larger: it judges the steps inside a trajectory, which jitter.
+CONTINUES = 1.5
+# Rows are padded to a power of two, at least to this one, so that datasets of many lengths share
+# few compiled programs.
+FEWEST_ROWS = 256
 
 
-def remembered(actuator: Friction, dataset: Dataset) -> np.ndarray | None:
-    """What the stop operators of an actuator remember at every sample; None if it has none.
-
-    They begin relaxed where time does not go on. Where the torque went through a filter, so does
-    the memory.
-    """
-    if not actuator.settings.stops:
+def memory_of(model: Any, dataset: Dataset) -> StopRows | None:
+    """Return the memory of a model's friction at every sample; None for friction without memory."""
+    if not model.promises.memory:
         return None
-    memory = _along(
-        dataset.q @ actuator.transmission.T, _begins(dataset), np.array(actuator.settings.stops)
-    )
-    if dataset.preparation is not None and dataset.preparation.cutoff is not None:
-        memory = _filtered(memory, dataset, dataset.preparation.cutoff[0])
-    return memory if dataset.counted is None else memory[dataset.counted]
+    return remembered(model.friction, dataset)
 
 
-def _along(position: np.ndarray, begins: np.ndarray, radii: np.ndarray) -> np.ndarray:
-    """s/r of stop operators along the motions of motors, as `Friction.remember` has it but compiled
-    once for many.
+def remembered(friction: Friction, dataset: Dataset) -> StopRows | None:
+    """Return s/r of the stop operators at every sample; None for friction without them.
+
+    They begin relaxed where time does not continue. If the torque was filtered, so is the memory.
     """
+    radii = np.array(friction.settings.stops)
+    if not len(radii):
+        return None
+    begins = _begins(dataset)
+    memory = _along(dataset.q @ friction.transmission.T, begins, radii)
+    if dataset.preparation is not None and dataset.preparation.cutoff is not None:
+        memory = _smoothed(memory, begins, dataset.t, dataset.preparation.cutoff[0])
+    if dataset.counted is None:
+        return memory
+    return memory[dataset.counted]
+
+
+def _begins(dataset: Dataset) -> Bool[np.ndarray, " time"]:
+    """Return the mask of rows whose past is unknown: a trajectory begins after a break in time."""
+    steps = np.diff(dataset.t)
+    usual = 0.0
+    if len(steps):
+        usual = np.median(steps)
+    apart = (steps <= 0) | (steps > CONTINUES * usual)
+    return np.concatenate([[True], (np.diff(dataset.trajectory) != 0) & apart])
+
+
+def _along(position: np.ndarray, begins: np.ndarray, radii: np.ndarray) -> StopRows:
+    """Return s/r along motor positions, like `Friction.remember` but compiled once for many."""
     count = len(position)
-    more = max(256, 1 << (count - 1).bit_length()) - count
-    position = np.pad(position, ((0, more), (0, 0)), mode="edge")
+    more = max(FEWEST_ROWS, 1 << (count - 1).bit_length()) - count
+    position = np.pad(position, [[0, more], [0, 0]], mode="edge")
     with jax.enable_x64(True):
         rows = (jnp.asarray(position), jnp.asarray(np.pad(begins, (0, more))))
         return np.asarray(_scan(*rows, jnp.asarray(radii)))[:count]
 
 
 @jax.jit
-def _scan(position: Array, begins: Array, radii: Array) -> Array:
+def _scan(
+    position: Float[Array, "time motors"],
+    begins: Bool[Array, " time"],
+    radii: Float[Array, " stops"],
+) -> Float[Array, "time stops motors"]:
     def step(
         state: tuple[Array, Array], row: tuple[Array, Array]
     ) -> tuple[tuple[Array, Array], Array]:
@@ -63,20 +85,13 @@ def _scan(position: Array, begins: Array, radii: Array) -> Array:
     return jax.lax.scan(step, start, (position, begins))[1]
 
 
-def _begins(dataset: Dataset) -> np.ndarray:
-    """The rows before which nothing is known: a trajectory begins, and time does not run on from
-    the row before.
-    """
-    steps = np.diff(dataset.t)
-    usual = np.median(steps) if len(steps) else 0.0
-    apart = (steps <= 0) | (steps > 1.5 * usual)
-    return np.concatenate([[True], (np.diff(dataset.trajectory) != 0) & apart])
-
-
-def _filtered(memory: np.ndarray, dataset: Dataset, cutoff: float) -> np.ndarray:
-    edges = [*np.flatnonzero(_begins(dataset)).tolist(), len(dataset)]
-    rate = 1 / float(np.median(np.diff(dataset.t)))
-    pieces = [memory[first:end] for first, end in itertools.pairwise(edges)]
-    return np.concatenate(
-        [smoothed(one, rate, cutoff) if len(one) >= FEWEST else one for one in pieces]
-    )
+def _smoothed(memory: StopRows, begins: np.ndarray, t: np.ndarray, cutoff: float) -> StopRows:
+    """Return the memory after the filter of the torque, each motion by itself."""
+    rate = 1 / float(np.median(np.diff(t)))
+    edges = [*np.flatnonzero(begins).tolist(), len(t)]
+    memory = memory.copy()
+    for first, end in itertools.pairwise(edges):
+        # A motion with fewer rows is too short for the filter and stays as it is.
+        if end - first >= FEWEST:
+            memory[first:end] = smoothed(memory[first:end], rate, cutoff)
+    return memory

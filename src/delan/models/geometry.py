@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -12,6 +12,7 @@ from jaxtyping import Float
 
 from ..errors import ModelError
 from ..joints import Body, Joints
+from ..mechanics.kinematic_tree import Tree
 from .chain import (
     LagrangianChain,
     LagrangianChainSettings,
@@ -78,25 +79,39 @@ class LearnedArm:
     stretch: tuple[float, ...]
 
 
+class _Lines(NamedTuple):
+    """Joint axes in the frame of the base, with the ends of their common normals."""
+
+    tree: Tree
+    directions: Float[np.ndarray, "dof 3"]
+    points: Float[np.ndarray, "dof 3"]
+    feet: list[Point | None]
+
+
 def learned_arm(model: Any) -> LearnedArm:
-    """Return the rigid arm of a chain, alone or under an actuator."""
+    """Return the rigid arm of a chain, or of a model with a chain."""
     chain = settled(chain_of(model))
+    tree = chain.tree
     place, inertia, gravity = numpy_links(chain)
-    parents, sliding = chain.tree.parents, chain.tree.sliding
-    turns = [_nearest_rotation(frame[:, :3]) for frame in place]
-    stretch = tuple(
-        float(np.linalg.norm(frame[:, :3] - turn)) for frame, turn in zip(place, turns, strict=True)
-    )
+    turns = []
+    stretch = []
     frames: list[tuple[Matrix, Point]] = []
-    for k, parent in enumerate(parents):
-        turn, point = (np.eye(3), np.zeros(3)) if parent < 0 else frames[parent]
-        frames.append((turn @ turns[k], turn @ place[k, :, 3] + point))
+    for frame, parent in zip(place, tree.parents, strict=True):
+        turn = _nearest_rotation(frame[:, :3])
+        turns.append(turn)
+        stretch.append(float(np.linalg.norm(frame[:, :3] - turn)))
+        base = np.eye(3)
+        point = np.zeros(3)
+        if parent >= 0:
+            base, point = frames[parent]
+        frames.append((base @ turn, base @ frame[:, 3] + point))
     directions = np.array([turn[:, 2] for turn, _ in frames])
     origins = np.array([point for _, point in frames])
-    points, feet = nearest_points(parents, sliding, directions, origins)
-    basis, origin = _base(parents, directions, points, feet)
+    points, feet = nearest_points(tree.parents, tree.sliding, directions, origins)
+    lines = _Lines(tree, directions, points, feet)
+    basis, origin = _base(lines)
     points[0] = origin
-    bodies = _bodies(chain.joints, parents, turns, place[:, :, 3], inertia)
+    bodies = _bodies(chain.joints, tree.parents, turns, place[:, :, 3], inertia)
     for k, body in enumerate(bodies):
         if body.parent < 0:
             position = basis.T @ (body.position - origin)
@@ -105,16 +120,16 @@ def learned_arm(model: Any) -> LearnedArm:
         joints=chain.joints,
         directions=directions @ basis,
         points=(points - origin) @ basis,
-        axes=_axes(chain.joints, parents, sliding, directions, points, feet),
+        axes=_axes(chain.joints, lines),
         bodies=tuple(bodies),
         gravity=-basis.T @ gravity,
         armature=np.asarray(chain.armature, dtype=float),
-        stretch=stretch,
+        stretch=tuple(stretch),
     )
 
 
 def chain_of(model: Any) -> LagrangianChain:
-    """The chain of a model, or a chain as it is; other models have no geometry to read."""
+    """Return the chain of a model, or a chain as it is; other models have no geometry."""
     chain = as_model(model).chain
     if chain is None:
         raise ModelError("this model is no chain and has no geometry; fit a chain (model='chain')")
@@ -143,7 +158,9 @@ def nearest_points(
         if sliding[k]:
             points[k] = points[parent]
             continue
-        u, v, apart = directions[parent], directions[k], points[k] - points[parent]
+        u = directions[parent]
+        v = directions[k]
+        apart = points[k] - points[parent]
         if sliding[parent] or np.linalg.norm(np.cross(u, v)) < PARALLEL:
             points[k] = points[k] - v * (v @ apart)
             continue
@@ -172,61 +189,63 @@ def _start(
         if not sliding[k]:
             turning.append(k)
         k = next((j for j, parent in enumerate(parents) if parent == k), None)
-    if len(turning) < 2:
-        return points[turning[0] if turning else root]
+    if not turning:
+        return points[root]
+    if len(turning) == 1:
+        return points[turning[0]]
     first, second = turning
-    u, v, apart = directions[first], directions[second], points[second] - points[first]
+    u = directions[first]
+    v = directions[second]
+    apart = points[second] - points[first]
     normal = np.cross(u, v)
     if np.linalg.norm(normal) < PARALLEL:
         return points[first]
     return points[first] + u * (np.cross(v, normal) @ apart) / (normal @ normal)
 
 
-def _base(
-    parents: Sequence[int], directions: np.ndarray, points: np.ndarray, feet: list[Point | None]
-) -> tuple[Matrix, Point]:
+def _base(lines: _Lines) -> tuple[Matrix, Point]:
     """Return the arm's frame, as columns, and its origin: z the first axis, x to the second."""
-    z, child = directions[0], next((k for k, parent in enumerate(parents) if parent == 0), None)
-    if child is None:
+    tree, directions, points, feet = lines
+    z = directions[0]
+    if 0 not in tree.parents:
         return with_third_column(z), points[0]
-    foot = feet[child]
-    origin = points[0] + z * (z @ (points[child] - points[0])) if foot is None else foot
+    child = tree.parents.index(0)
+    origin = feet[child]
+    if origin is None:
+        origin = points[0] + z * (z @ (points[child] - points[0]))
     for direction, point in zip(directions[1:], points[1:], strict=True):
         x = point - origin - z * (z @ (point - origin))
-        x = x if np.linalg.norm(x) > TOUCHING else np.cross(z, direction)
+        # Intersecting axes are joined by no line; their common normal takes its place.
+        if np.linalg.norm(x) <= TOUCHING:
+            x = np.cross(z, direction)
         if np.linalg.norm(x) > PARALLEL:
             x = x / np.linalg.norm(x)
             return np.column_stack([x, np.cross(z, x), z]), origin
     return with_third_column(z), origin
 
 
-def _axes(
-    joints: Joints,
-    parents: Sequence[int],
-    sliding: Sequence[bool],
-    directions: np.ndarray,
-    points: np.ndarray,
-    feet: list[Point | None],
-) -> tuple[Axis, ...]:
+def _axes(joints: Joints, lines: _Lines) -> tuple[Axis, ...]:
+    tree, directions, points, feet = lines
     axes = []
-    for k, parent in enumerate(parents):
+    for k, parent in enumerate(tree.parents):
         if parent < 0:
             axes.append(Axis(joints.names[k], None, 0.0, None, None))
             continue
-        u, v, foot = directions[parent], directions[k], feet[k]
-        apart = points[k] - points[parent]
-        near = points[k] - foot if foot is not None else apart - u * (u @ apart)
-        placed = not (sliding[k] or sliding[parent])
-        before = parents[parent]
-        free = foot is None or before < 0 or sliding[before]
-        axis = Axis(
-            joint=joints.names[k],
-            parent=joints.names[parent],
-            twist=float(np.degrees(np.arctan2(np.linalg.norm(np.cross(u, v)), u @ v))),
-            distance=float(np.linalg.norm(near)) if placed else None,
-            offset=None if free or not placed else float((foot - points[parent]) @ u),
-        )
-        axes.append(axis)
+        u = directions[parent]
+        v = directions[k]
+        twist = float(np.degrees(np.arctan2(np.linalg.norm(np.cross(u, v)), u @ v)))
+        distance = None
+        offset = None
+        # The axis of a prismatic joint has no position, hence no distance to another.
+        if not (tree.sliding[k] or tree.sliding[parent]):
+            apart = points[k] - points[parent]
+            foot = feet[k]
+            near = apart - u * (u @ apart) if foot is None else points[k] - foot
+            distance = float(np.linalg.norm(near))
+            before = tree.parents[parent]
+            if foot is not None and before >= 0 and not tree.sliding[before]:
+                offset = float((foot - points[parent]) @ u)
+        axes.append(Axis(joints.names[k], joints.names[parent], twist, distance, offset))
     return tuple(axes)
 
 
@@ -243,25 +262,25 @@ def _bodies(
         mass = float(inertia[k, 3, 3])
         centre = inertia[k, :3, 3] / mass
         spread = inertia[k, :3, :3] - mass * np.outer(centre, centre)
-        bodies.append(
-            Body(
-                parent=parent,
-                position=shifts[k],
-                rotation=turns[k],
-                mass=mass,
-                centre=centre,
-                inertia=np.trace(spread) * np.eye(3) - spread,
-                joint=joints.names[k],
-                kind=joints.kinds[k],
-                axis=np.array([0.0, 0.0, 1.0]),
-                anchor=np.zeros(3),
-            )
+        body = Body(
+            parent=parent,
+            position=shifts[k],
+            rotation=turns[k],
+            mass=mass,
+            centre=centre,
+            # From second moments, the integral of x xᵀ, to moments of inertia.
+            inertia=np.trace(spread) * np.eye(3) - spread,
+            joint=joints.names[k],
+            kind=joints.kinds[k],
+            axis=np.array([0.0, 0.0, 1.0]),
+            anchor=np.zeros(3),
         )
+        bodies.append(body)
     return bodies
 
 
 def to_rigid_body(model: Any) -> RigidBody:
-    """Return a chain as a rigid-body model, with its friction if it has an actuator.
+    """Return a chain as a rigid-body model, with the friction of its model.
 
     Its torques are those of the chain. Its links are physically consistent, but joint data
     determine only some of their masses and moments.
@@ -292,43 +311,45 @@ def from_rigid_body(body: RigidBody) -> LagrangianChain:
     parents = tuple(part.parent for part in bodies)
     # New frames, with z along the axis of the joint.
     aligned = [with_third_column(part.axis) for part in bodies]
-    places = []
-    for part, turn in zip(bodies, aligned, strict=True):
-        before = np.eye(3) if part.parent < 0 else aligned[part.parent]
-        places.append((before.T @ part.rotation @ turn, before.T @ part.position))
-    base_turn, base_shift = places[0]
+    turns = np.zeros((len(bodies), 3, 3))
+    shifts = np.zeros((len(bodies), 3))
+    factors = np.zeros((len(bodies), 4, 4))
+    for k, part in enumerate(bodies):
+        before = np.eye(3)
+        if part.parent >= 0:
+            before = aligned[part.parent]
+        turns[k] = before.T @ part.rotation @ aligned[k]
+        shifts[k] = before.T @ part.position
+        factors[k] = _factor(part, aligned[k])
+    # A chain has its first joint at the origin: the other joints at the base move with it.
+    base_turn = turns[0].copy()
+    base_shift = shifts[0].copy()
     for k, parent in enumerate(parents):
         if parent < 0:
-            turn, shift = places[k]
-            places[k] = (base_turn.T @ turn, base_turn.T @ (shift - base_shift))
+            turns[k] = base_turn.T @ turns[k]
+            shifts[k] = base_turn.T @ (shifts[k] - base_shift)
     settings = LagrangianChainSettings(parents)
     # Only the structure: all values are replaced below.
     blank = eqx.filter_eval_shape(
         lambda: LagrangianChain(body.joints, settings, key=jax.random.key(0))
     )
-    factors = [_factor(part, turn) for part, turn in zip(bodies, aligned, strict=True)]
     parts = (
-        np.reshape([turn for turn, _ in places[1:]], (-1, 3, 3)),
-        np.reshape([shift for _, shift in places[1:]], (-1, 3)),
-        np.array(factors),
+        turns[1:],
+        shifts[1:],
+        factors,
         np.log(np.maximum(body.armature, NO_ROTOR)),
         -base_turn.T @ body.gravity,
     )
     return eqx.tree_at(
         lambda chain: (chain.turn, chain.shift, chain.factor, chain.log_armature, chain.gravity),
         blank,
-        tuple(jnp.asarray(part) for part in parts),
+        tuple(map(jnp.asarray, parts)),
     )
 
 
 def model_of(body: RigidBody) -> Model:
-    """The model that gives the same torques as a rigid body with its friction, exactly."""
-    friction = body.friction
-    if friction is not None:
-        friction = jax.tree.map(
-            lambda leaf: jnp.asarray(leaf) if eqx.is_array(leaf) else leaf, friction
-        )
-    return Model(from_rigid_body(body), friction)
+    """Return the model with exactly the torques of a rigid body and its friction."""
+    return Model(from_rigid_body(body), jax.tree.map(jnp.asarray, body.friction))
 
 
 def _factor(body: Body, turn: Matrix) -> Float[np.ndarray, "4 4"]:

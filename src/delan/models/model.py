@@ -1,8 +1,8 @@
-"""The model of a robot: mechanics, friction, a residual network and trust, each of them optional."""
+"""The model of a robot: mechanics, friction, a residual network and trust, each optional."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import equinox as eqx
 import jax
@@ -31,13 +31,20 @@ from .trust import Trust
 Mechanics = LagrangianChain | LagrangianNetwork
 Architecture = LagrangianChainSettings | LagrangianNetworkSettings | FeedForwardSettings
 
+# What each part of a model may be.
+PARTS: dict[str, Any] = {
+    "mechanics": Mechanics,
+    "friction": Friction,
+    "residual": FeedForwardNetwork,
+}
+
 
 class Model(eqx.Module):
     """A robot's dynamics, τ = τ_c + friction(q̇, τ_c) + residual, with the conservative torque τ_c.
 
-    τ_c = τ_mechanics + A q̈, where A is the inertia of the rotors. Parts that are absent add nothing.
-    `promises` says which methods a model answers: a feed-forward network alone, or a residual beside
-    the mechanics, knows torques only.
+    τ_c = τ_mechanics + A q̈, where A is the inertia of the rotors. Absent parts add nothing.
+    `promises` says which methods a model answers: a feed-forward network alone, or mechanics with a
+    residual, know torques only.
 
     Where a method takes `memory`, it is the state of the friction's stop operators at this sample
     (`Friction.remember`). Without it they count as slid, which is wrong just after a reversal.
@@ -57,9 +64,14 @@ class Model(eqx.Module):
     def __check_init__(self) -> None:
         if self.mechanics is None and self.friction is None and self.residual is None:
             raise ModelError("a model needs mechanics, friction or a residual; got none of them")
-        _require_kind("mechanics", self.mechanics, Mechanics)
-        _require_kind("friction", self.friction, Friction)
-        _require_kind("residual", self.residual, FeedForwardNetwork)
+        for name, kind in PARTS.items():
+            part = getattr(self, name)
+            # Such as a rigid body, whose numbers JAX cannot learn.
+            if part is not None and not isinstance(part, kind):
+                raise ModelError(
+                    f"a {type(part).__name__} cannot be the {name} of a model; a RigidBody becomes "
+                    "a model by `delan.models.geometry.model_of`"
+                )
         if self.mechanics is None and None not in (self.friction, self.residual):
             raise ModelError(
                 "a feed-forward network alone learns friction with everything else; "
@@ -78,8 +90,9 @@ class Model(eqx.Module):
     @property
     def joints(self) -> Joints:
         """The joints of the robot."""
-        parts = (self.mechanics, self.friction, self.residual)
-        return next(part.joints for part in parts if part is not None)
+        part = self.mechanics or self.friction or self.residual
+        assert part is not None
+        return part.joints
 
     @property
     def promises(self) -> Promises:
@@ -87,35 +100,39 @@ class Model(eqx.Module):
         known = Promises()
         if self.mechanics is not None and self.residual is None:
             known = self.mechanics.promises
-        return Promises(
-            mechanics=known.mechanics,
-            energy=known.energy,
+        return replace(
+            known,
+            geometry=self.chain is not None,
             trust=self.trust is not None,
             memory=self.friction is not None and bool(self.friction.settings.stops),
         )
 
     @property
     def chain(self) -> LagrangianChain | None:
-        """The mechanics, if they are those of a chain with learned geometry."""
-        return self.mechanics if isinstance(self.mechanics, LagrangianChain) else None
+        """The mechanics, if they have a learned geometry."""
+        if self.mechanics is None or not self.mechanics.promises.geometry:
+            return None
+        return cast(LagrangianChain, self.mechanics)
 
     @property
     def friction_settings(self) -> FrictionSettings | None:
-        """The terms of the friction; None without friction."""
-        return None if self.friction is None else self.friction.settings
+        """The settings of the friction; None without friction."""
+        if self.friction is None:
+            return None
+        return self.friction.settings
 
     def with_trust(self, trust: Trust | None) -> "Model":
-        """The same model with another trust, or without any."""
+        """Return the same model with another trust, or without any."""
         return Model(self.mechanics, self.friction, self.residual, trust)
 
     def with_mechanics(self, mechanics: Mechanics) -> "Model":
-        """The same model with other numbers in its mechanics."""
+        """Return the same model with other weights in its mechanics."""
         return eqx.tree_at(lambda model: model.mechanics, self, mechanics)
 
     def inverse_dynamics(
         self, q: Vector, qd: Vector, qdd: Vector, *, memory: Memory | None = None
     ) -> VectorResult:
-        """The torque of the drives τ(q, q̇, q̈) [N m or N]."""
+        """Return the torque of the drives τ(q, q̇, q̈) [N m or N]."""
         if self.residual is None:
             return self._drive_torque(q, qd, qdd, memory)
         residual = self.residual.inverse_dynamics(q, qd, qdd)
@@ -138,7 +155,7 @@ class Model(eqx.Module):
     def forward_dynamics(
         self, q: Vector, qd: Vector, tau: Vector, *, memory: Memory | None = None
     ) -> VectorResult:
-        """The acceleration q̈ = (H + A)⁻¹ (τ_c − c − g) [rad/s² or m/s²]."""
+        """Return the acceleration q̈ = (H + A)⁻¹ (τ_c − c − g) [rad/s² or m/s²]."""
         mechanics = self._require_mechanics("forward dynamics")
         if self.friction is None:
             return mechanics.forward_dynamics(q, qd, tau)
@@ -150,15 +167,17 @@ class Model(eqx.Module):
         return cho_solve(cho_factor(self.mass_matrix(q), lower=True), load - bias)
 
     def mass_matrix(self, q: Vector) -> MatrixResult:
-        """The inertia H(q) + A of links and rotors [kg m² or kg]."""
+        """Return the inertia H(q) + A of links and rotors [kg m² or kg]."""
         inertia = self._require_mechanics("a mass matrix").mass_matrix(q)
-        return inertia if self.friction is None else inertia + self.friction.armature
+        if self.friction is None:
+            return inertia
+        return inertia + self.friction.armature
 
     def components(
         self, q: Vector, qd: Vector, qdd: Vector, *, memory: Memory | None = None
     ) -> TorqueComponents:
-        """The parts of the torque; those of the rotors are inertial."""
-        mechanics = self._require_mechanics("parts of the torque")
+        """Return the components of the torque; that of the rotors is inertial."""
+        mechanics = self._require_mechanics("components of the torque")
         if self.friction is None:
             return mechanics.components(q, qd, qdd)
         q, qd, qdd = one_sample(self.joints, q, qd, qdd)
@@ -168,7 +187,7 @@ class Model(eqx.Module):
         return parts._replace(friction=self.friction.torque(qd, load, memory))
 
     def energy(self, q: Vector, qd: Vector) -> Energy:
-        """Kinetic and potential energy of links and rotors [J].
+        """Return kinetic and potential energy of links and rotors [J].
 
         Energy that stop operators store is not counted.
         """
@@ -179,7 +198,7 @@ class Model(eqx.Module):
         return links._replace(kinetic=links.kinetic + qd @ self.friction.armature @ qd / 2)
 
     def power(self, q: Vector, qd: Vector, qdd: Vector) -> ScalarResult:
-        """The rate of that energy [W]; it equals q̇ᵀ (τ − friction)."""
+        """Return the rate of that energy [W]; it equals q̇ᵀ (τ − friction)."""
         links = self._require_mechanics("power").power(q, qd, qdd)
         if self.friction is None:
             return links
@@ -189,22 +208,22 @@ class Model(eqx.Module):
     def torque_std(
         self, q: Vector, qd: Vector, qdd: Vector, *, memory: Memory | None = None
     ) -> Float[Array, " dof"]:
-        """The standard deviation of the torque over the members of the ensemble [N m or N]."""
+        """Return the standard deviation of the torque over the ensemble [N m or N]."""
         return self._require_trust().torque_std(q, qd, qdd, memory=memory)
 
     def torque_band(
         self, q: Vector, qd: Vector, qdd: Vector, *, memory: Memory | None = None
     ) -> Float[Array, " dof"]:
-        """Half the width of the band that holds a share `trust.level` of measured torques [N m or N].
+        """Return half the width of the band that holds a share `trust.level` of torques [N m or N].
 
-        The share is a mean over motion like that of training and validation, joint by joint. Outside
-        the domain the band widens as the members disagree, but it was not calibrated there.
+        The share is a mean over motion like that of training and validation, joint by joint.
+        Outside the domain the band widens as the members disagree, but it was not calibrated there.
         """
         trust = self._require_trust()
         return trust.band * jnp.hypot(self.torque_std(q, qd, qdd, memory=memory), trust.floor)
 
     def in_domain(self, q: Vector, qd: Vector) -> Float[Array, ""]:
-        """The distance to the training data: at most 1 inside, 2 at twice the usual distance."""
+        """Return the distance to the training data: at most 1 inside, 2 at twice that distance."""
         return self._require_trust().domain.distance(q, qd)
 
     def _require_mechanics(self, what: str) -> Mechanics:
@@ -223,21 +242,9 @@ class Model(eqx.Module):
         return self.trust
 
 
-def _require_kind(name: str, part: Any, kind: Any) -> None:
-    """Refuse a part of another kind, such as a rigid body, whose numbers JAX cannot learn."""
-    if part is not None and not isinstance(part, kind):
-        raise ModelError(
-            f"a {type(part).__name__} cannot be the {name} of a model; a RigidBody becomes a model "
-            "by `delan.models.geometry.model_of`"
-        )
-
-
 @dataclass(frozen=True)
 class Blueprint:
-    """A model without its numbers: enough to build it anew, and to send the numbers alone.
-
-    Plain values, fit to cross processes.
-    """
+    """The structure of a model without its numbers, as plain values that can cross processes."""
 
     joints: Joints
     mechanics: LagrangianChainSettings | LagrangianNetworkSettings | None = None
@@ -246,33 +253,30 @@ class Blueprint:
 
     @classmethod
     def of(cls, model: Model) -> "Blueprint":
-        """The blueprint of a model; trust is not part of it."""
-        return cls(
-            joints=model.joints,
-            mechanics=None if model.mechanics is None else model.mechanics.settings,
-            friction=model.friction_settings,
-            residual=None if model.residual is None else model.residual.settings,
-        )
+        """Return the blueprint of a model; trust is not part of it."""
+        settings: dict[str, Any] = {}
+        for name in PARTS:
+            part = getattr(model, name)
+            if part is not None:
+                settings[name] = part.settings
+        return cls(model.joints, **settings)
 
     @classmethod
     def named(
         cls, joints: Joints, architecture: Architecture, friction: FrictionSettings | None = None
     ) -> "Blueprint":
-        """Mechanics or a feed-forward network, whichever the architecture is of."""
+        """Return the blueprint of mechanics or of a feed-forward network, by the architecture."""
         if isinstance(architecture, FeedForwardSettings):
             return cls(joints, None, friction, architecture)
         return cls(joints, architecture, friction)
 
     def build(self, normalisation: Normalisation | None = None, *, key: PRNGKeyArray) -> Model:
-        """A model with random weights, in the units of the data that the normalisation describes."""
+        """Return a model with random weights, in the units of the data of the normalisation."""
         mechanics = friction = residual = None
-        if self.mechanics is not None:
-            kinds = {
-                LagrangianChainSettings: LagrangianChain,
-                LagrangianNetworkSettings: LagrangianNetwork,
-            }
-            kind: Any = kinds[type(self.mechanics)]
-            mechanics = kind(self.joints, self.mechanics, normalisation, key=key)
+        if isinstance(self.mechanics, LagrangianChainSettings):
+            mechanics = LagrangianChain(self.joints, self.mechanics, normalisation, key=key)
+        elif self.mechanics is not None:
+            mechanics = LagrangianNetwork(self.joints, self.mechanics, normalisation, key=key)
         if self.friction is not None:
             friction = Friction(self.joints, self.friction)
         if self.residual is not None:
@@ -286,40 +290,38 @@ class Blueprint:
 
     @cached_property
     def size(self) -> int:
-        """The count of numbers in the model, those of its normalisation included."""
+        """The number of floating-point numbers in the model, with those of its normalisation."""
         return sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(self.shape, _is_number)))
 
     def pack(self, model: Model) -> Float[np.ndarray, " numbers"]:
-        """The numbers of such a model as one vector."""
-        # In numpy: JAX would round float64 numbers where it is not in that mode.
+        """Return the numbers of such a model as a vector."""
+        # In NumPy: JAX would round float64 numbers where it is not in that mode.
         leaves = jax.tree.leaves(eqx.filter(model, eqx.is_inexact_array))
         return np.concatenate([np.asarray(leaf, dtype=float).ravel() for leaf in leaves])
 
     def unpack(self, vector: Float[Array, " numbers"]) -> Model:
-        """The model of a vector of numbers; may be called inside `jax.jit`."""
+        """Return the model of a vector of numbers; may be called inside `jax.jit`."""
         leaves, structure = jax.tree.flatten(eqx.filter(self.shape, _is_number))
         ends = np.cumsum([leaf.size for leaf in leaves])[:-1].tolist()
-        parts = [
-            part.reshape(leaf.shape)
-            for part, leaf in zip(jnp.split(vector, ends), leaves, strict=True)
-        ]
+        parts = []
+        for part, leaf in zip(jnp.split(vector, ends), leaves, strict=True):
+            parts.append(part.reshape(leaf.shape))
         numbers = jax.tree.unflatten(structure, parts)
         return eqx.combine(numbers, eqx.filter(self.shape, _is_number, inverse=True))
 
 
 def _is_number(leaf: Any) -> bool:
-    """Whether a leaf of a shape stands for floating-point numbers."""
+    """Return whether a leaf of a shape stands for floating-point numbers."""
     return isinstance(leaf, jax.ShapeDtypeStruct) and jnp.issubdtype(leaf.dtype, jnp.inexact)
 
 
 def as_model(part: Any) -> Model:
-    """A model of one part alone, such as a chain; a model is returned as it is."""
+    """Return the model of a single part, such as a chain; a model is returned as it is."""
     if isinstance(part, Model):
         return part
-    if isinstance(part, Mechanics):
-        return Model(mechanics=part)
-    if isinstance(part, FeedForwardNetwork):
-        return Model(residual=part)
+    for name in ("mechanics", "residual"):
+        if isinstance(part, PARTS[name]):
+            return Model(**{name: part})
     raise ModelError(
         f"a {type(part).__name__} has no weights that can be learned; give a Model, a chain, a "
         "Lagrangian network or a feed-forward network"
@@ -327,5 +329,7 @@ def as_model(part: Any) -> Model:
 
 
 def without_trust(model: Any) -> Any:
-    """The model alone, for computations that need no ensemble."""
-    return model.with_trust(None) if model.promises.trust else model
+    """Return the model without its ensemble, for computations that do not need it."""
+    if not model.promises.trust:
+        return model
+    return model.with_trust(None)

@@ -1,6 +1,7 @@
 """The dynamics of an arm with known links, by the recursive algorithms of Pinocchio."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ class RigidBody:
         self._data = model.createData()
         kinds: list[JointKind] = [_kind(model, index) for index in range(1, model.njoints)]
         self.joints = Joints(tuple(model.names[1:]), tuple(kinds))
-        self.friction = None if friction is None else self._fitting(friction)
+        self.friction = self._fitting(friction)
 
     @classmethod
     def from_urdf(
@@ -87,17 +88,18 @@ class RigidBody:
         # For each body: the joint that carries it, and the body's frame in that joint's frame.
         carriers: list[tuple[int, pin.SE3]] = []
         for body in bodies:
-            parent, offset = carriers[body.parent] if body.parent >= 0 else (0, pin.SE3.Identity())
-            place = offset * pin.SE3(body.rotation, body.position)
-            frame = pin.SE3.Identity()
+            parent = 0
+            place = pin.SE3(body.rotation, body.position)
+            if body.parent >= 0:
+                parent, offset = carriers[body.parent]
+                place = offset * place
             if body.joint is not None:
                 place = place * pin.SE3(np.eye(3), body.anchor)
                 parent = model.addJoint(parent, _joint_model(body), place, body.joint)
-                place = frame = pin.SE3(np.eye(3), -body.anchor)
-            model.appendBodyToJoint(
-                parent, pin.Inertia(body.mass, body.centre, body.inertia), place
-            )
-            carriers.append((parent, frame if body.joint is not None else place))
+                place = pin.SE3(np.eye(3), -body.anchor)
+            inertia = pin.Inertia(body.mass, body.centre, body.inertia)
+            model.appendBodyToJoint(parent, inertia, place)
+            carriers.append((parent, place))
         return cls(model, friction=friction, armature=armature)
 
     @property
@@ -110,7 +112,8 @@ class RigidBody:
         self, q: Vector, qd: Vector, qdd: Vector, *, memory: Memory | None = None
     ) -> Result:
         """Return the torque by recursive Newton–Euler [N m or N]."""
-        qd, qdd = np.asarray(qd, dtype=float), np.asarray(qdd, dtype=float)
+        qd = np.asarray(qd, dtype=float)
+        qdd = np.asarray(qdd, dtype=float)
         conservative = pin.rnea(self._model, self._data, self._configuration(q), qd, qdd)
         return conservative + self._friction(qd, conservative, memory)
 
@@ -118,7 +121,8 @@ class RigidBody:
         self, q: Vector, qd: Vector, tau: Vector, *, memory: Memory | None = None
     ) -> Result:
         """Return the acceleration by the articulated-body algorithm [rad/s² or m/s²]."""
-        qd, tau = np.asarray(qd, dtype=float), np.asarray(tau, dtype=float)
+        qd = np.asarray(qd, dtype=float)
+        tau = np.asarray(tau, dtype=float)
         if self.friction is not None:
             tau = np.asarray(Friction.conservative(self.friction, qd, tau, memory))
         return pin.aba(self._model, self._data, self._configuration(q), qd, tau).copy()
@@ -132,7 +136,8 @@ class RigidBody:
         self, q: Vector, qd: Vector, qdd: Vector, *, memory: Memory | None = None
     ) -> TorqueComponents:
         """Return the components of the torque [N m or N]."""
-        configuration, qd = self._configuration(q), np.asarray(qd, dtype=float)
+        configuration = self._configuration(q)
+        qd = np.asarray(qd, dtype=float)
         gravity = pin.computeGeneralizedGravity(self._model, self._data, configuration).copy()
         coriolis = pin.rnea(self._model, self._data, configuration, qd, np.zeros_like(qd)) - gravity
         inertial = self.mass_matrix(q) @ np.asarray(qdd)
@@ -141,14 +146,16 @@ class RigidBody:
 
     def energy(self, q: Vector, qd: Vector) -> Energy:
         """Return kinetic and potential energy [J]."""
-        configuration, qd = self._configuration(q), np.asarray(qd, dtype=float)
+        configuration = self._configuration(q)
+        qd = np.asarray(qd, dtype=float)
         # Pinocchio's kinetic energy includes rotors for some kinds of joints only; H has them all.
         kinetic = float(qd @ self.mass_matrix(q) @ qd) / 2
         return Energy(kinetic, pin.computePotentialEnergy(self._model, self._data, configuration))
 
     def power(self, q: Vector, qd: Vector, qdd: Vector) -> float:
         """Return the rate of the total energy [W]: ∂V/∂q q̇ + d/dt ½ q̇ᵀ H q̇."""
-        configuration, qd = self._configuration(q), np.asarray(qd, dtype=float)
+        configuration = self._configuration(q)
+        qd = np.asarray(qd, dtype=float)
         # Ḣ = C + Cᵀ for the Coriolis matrix of Christoffel symbols: q̇ᵀ Ḣ q̇ / 2 = q̇ᵀ C q̇.
         coriolis = pin.computeCoriolisMatrix(self._model, self._data, configuration, qd).copy()
         gravity = pin.computeGeneralizedGravity(self._model, self._data, configuration)
@@ -163,7 +170,9 @@ class RigidBody:
         memory: Float[Numbers, "time stops motors"] | None = None,
     ) -> TorqueComponents:
         """Return the components of the torque for every row."""
-        memories = [None] * len(q) if memory is None else np.asarray(memory)
+        memories: Iterable[Any] = itertools.repeat(None, len(q))
+        if memory is not None:
+            memories = np.asarray(memory)
         rows = zip(q, qd, qdd, memories, strict=True)
         parts = [self.components(*row, memory=memory) for *row, memory in rows]
         return TorqueComponents(*(np.stack(part) for part in zip(*parts, strict=True)))
@@ -229,10 +238,12 @@ class RigidBody:
             )
         model = self._model.copy()
         for index, link in enumerate(parameters, start=1):
-            mass = link[0] if abs(link[0]) >= LIGHTEST else np.copysign(LIGHTEST, link[0])
+            mass = np.copysign(max(abs(link[0]), LIGHTEST), link[0])
             model.inertias[index] = pin.Inertia.FromDynamicParameters(np.array([mass, *link[1:]]))
-        rotors = np.zeros(self.joints.dof) if armature is None else armature
-        return RigidBody(model, friction=friction, armature=rotors)
+        if armature is None:
+            # Not None, which would keep the rotors of this arm.
+            armature = np.zeros(self.joints.dof)
+        return RigidBody(model, friction=friction, armature=armature)
 
     def regressor_rows(
         self,
@@ -254,8 +265,10 @@ class RigidBody:
         # Called on the class: equinox binds a method more slowly than NumPy computes the torque.
         return np.asarray(Friction.torque(self.friction, qd, load, memory))
 
-    def _fitting(self, friction: Friction) -> Friction:
+    def _fitting(self, friction: Friction | None) -> Friction | None:
         """Check that the friction fits the joints and return it with NumPy arrays."""
+        if friction is None:
+            return None
         if friction.joints.dof != self.joints.dof:
             raise ModelError(
                 f"the friction has {friction.joints.dof} joints and the arm {self.joints.dof}; "

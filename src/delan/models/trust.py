@@ -1,4 +1,4 @@
-"""Trust in a model: an ensemble, a calibrated band around its torque, and the domain of its data."""
+"""Trust in a model: an ensemble, a calibrated band of torques, and the domain of the data."""
 
 from typing import Any
 
@@ -15,13 +15,12 @@ from .friction import Memory, Numbers
 
 
 class Domain(eqx.Module):
-    """Where the training data were: some of their states, and how near to one of them a state
-    counts as known.
+    """The region of the training data, as all states near some of theirs.
 
     Attributes:
         states: (q, q̇) of training samples, in the units of the joints.
         spread: of each coordinate in the training data, in the same units.
-        radius: how far from the nearest of the states the domain reaches, in units of the spread.
+        radius: largest distance from the nearest of the states, in units of the spread.
     """
 
     states: Float[Array, "states coordinates"]
@@ -37,20 +36,15 @@ class Domain(eqx.Module):
             )
         if self.spread.shape != (width,) or self.radius.shape != ():
             raise ModelError(
-                f"the spread of a domain has shape {self.spread.shape} and its radius {self.radius.shape}; "
-                f"expected ({width},) and ()"
+                f"the spread of a domain has shape {self.spread.shape} and its radius "
+                f"{self.radius.shape}; expected ({width},) and ()"
             )
 
     def distance(self, q: Vector, qd: Vector) -> Float[Array, ""]:
-        """How far the nearest training state is, over the radius: at most 1 inside.
-
-        A continuous joint is compared by the angle between positions, however often it has turned.
-        """
+        """Return the distance of the nearest training state over the radius: at most 1 inside."""
         q, qd = one_sample(self.joints, q, qd)
-        return (
-            jnp.min(apart(self.joints, jnp.concatenate([q, qd]), self.states, self.spread))
-            / self.radius
-        )
+        state = jnp.concatenate([q, qd])
+        return jnp.min(apart(self.joints, state, self.states, self.spread)) / self.radius
 
 
 def apart(
@@ -59,10 +53,13 @@ def apart(
     others: Float[Numbers, "states coordinates"],
     spread: Float[Numbers, " coordinates"],
 ) -> Float[Numbers, " states"]:
-    """How far a state (q, q̇) is from others, each coordinate over its spread; in numpy or in JAX."""
+    """Return distances of a state (q, q̇) to others in units of the spread, in NumPy or in JAX.
+
+    Positions of a continuous joint are compared by the angle between them, whatever the turns.
+    """
     away = state[None] - others
     array = away.__array_namespace__()
-    endless = np.array([kind == "continuous" for kind in joints.kinds] + [False] * joints.dof)
+    endless = np.concatenate([joints.continuous, np.zeros(joints.dof, dtype=bool)])
     away = array.where(endless[None], array.remainder(away + np.pi, 2 * np.pi) - np.pi, away)
     return array.sqrt(array.sum((away / spread[None]) ** 2, axis=1))
 
@@ -71,9 +68,9 @@ class Trust(eqx.Module):
     """How sure a model is of its torques, and where its training data were.
 
     Attributes:
-        members: models of the same kind, trained on resampled data; their arrays are stacked along a
-            first axis.
-        floor: the error that remains even where the members agree, such as noise, per joint [N m or N].
+        members: models of the same kind, trained on resampled data; their arrays are stacked along
+            a first axis.
+        floor: the error that remains where the members agree, such as noise, per joint [N m or N].
         band: half the width of the band in units of √(std² + floor²), per joint.
         domain: of the training data.
         level: the share of held-out torques that the band was calibrated to hold.
@@ -102,7 +99,7 @@ class Trust(eqx.Module):
     def torque_std(
         self, q: Vector, qd: Vector, qdd: Vector, *, memory: Memory | None = None
     ) -> Float[Array, " dof"]:
-        """The standard deviation of the torque over the members [N m or N]."""
+        """Return the standard deviation of the torque over the members [N m or N]."""
         arrays, rest = eqx.partition(self.members, eqx.is_array)
 
         def torque(member: Any) -> Array:
@@ -117,25 +114,21 @@ class Trust(eqx.Module):
                 f"the domain is for joints {self.domain.joints.kinds} and the model for "
                 f"{model.joints.kinds}; compute it from the model's training data"
             )
-        plain = (model.mechanics, model.friction, model.residual)
-        members = (self.members.mechanics, self.members.friction, self.members.residual)
-        _require_stacked(plain, members)
-
-
-def _require_stacked(model: Any, members: Any) -> None:
-    """Refuse members that are not two or more of the same kind as the model."""
-    single = eqx.partition(model, eqx.is_array)
-    stacked = eqx.partition(members, eqx.is_array)
-    if jax.tree.structure(single) != jax.tree.structure(stacked):
-        raise ModelError(
-            "the members of the ensemble have other settings than the model; train them from the model"
+        members = self.members
+        single = eqx.partition((model.mechanics, model.friction, model.residual), eqx.is_array)
+        stacked = eqx.partition(
+            (members.mechanics, members.friction, members.residual), eqx.is_array
         )
-    shapes = [leaf.shape for leaf in jax.tree.leaves(single[0])]
-    stacks = [leaf.shape for leaf in jax.tree.leaves(stacked[0])]
-    count = stacks[0][0] if stacks[0] else 0
-    expected = [(count, *shape) for shape in shapes]
-    if count < 2 or stacks != expected:
-        raise ModelError(
-            f"the members have arrays such as {stacks[0]} where the model has {shapes[0]}; "
-            "expected those of two or more members, stacked along a new first axis"
-        )
+        if jax.tree.structure(single) != jax.tree.structure(stacked):
+            raise ModelError(
+                "the members of the ensemble have other settings than the model; "
+                "train them from the model"
+            )
+        shapes = [leaf.shape for leaf in jax.tree.leaves(single[0])]
+        stacks = [leaf.shape for leaf in jax.tree.leaves(stacked[0])]
+        count = stacks[0][0] if stacks[0] else 0
+        if count < 2 or stacks != [(count, *shape) for shape in shapes]:
+            raise ModelError(
+                f"the members have arrays such as {stacks[0]} where the model has {shapes[0]}; "
+                "expected those of two or more members, stacked along a new first axis"
+            )

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from ..errors import SettingsError
 from ..joints import JointLimits, JointState
 from ..models.friction import Friction
+from .controller import Compiled, StopMemory, on_device
 from .learner import Learner
-from .model_torque import Compiled, StopMemory, on_device
 from .schedule import Schedule
 from .stats import Event
 
@@ -65,19 +65,16 @@ class AdmissionSettings:
             raise SettingsError(f"torque must be positive, got {self.torque}")
 
 
-class WindowSamples(NamedTuple):
-    """Rows (q, q̇, q̈, τ), the states of the stop operators, and which rows are filled."""
-
-    rows: Rows
-    stops: Float[np.ndarray, "rows stops motors"]
-    filled: Bool[np.ndarray, " rows"]
-
-
 class Window:
     """A ring of the newest samples (q, q̇, q̈, τ), averaged over `span` periods.
 
     The acceleration is Δq̇ / (span dt). Over one period, in which the torque is constant, this is
     the midpoint rule, with an error of order dt².
+
+    Attributes:
+        rows: (q, q̇, q̈, τ) of each sample; the first `seen` are filled.
+        stops: the state of the stop operators of friction in each sample, if it has any.
+        seen: number of samples so far, also of those overwritten since.
     """
 
     def __init__(
@@ -87,13 +84,13 @@ class Window:
         self._dt = dt
         self._span = settings.span
         size = max(1, round(settings.window / dt / settings.span))
-        self._rows = np.zeros((size, 4 * dof))
+        self.rows = np.zeros((size, 4 * dof))
+        self.stops = np.zeros((size, 0, 0))
         self._actuator: Friction | None = None
-        stops = (0, 0)
         if actuator is not None and actuator.settings.stops:
             self._actuator = actuator
-            stops = (len(actuator.settings.stops), len(actuator.motors))
-        self._stops = np.zeros((size, *stops))
+            shape = (size, len(actuator.settings.stops), len(actuator.motors))
+            self.stops = np.zeros(shape)
         self._memory: StopMemory | None = None
         self._sum = np.zeros((3, dof))
         self._periods = 0
@@ -102,7 +99,7 @@ class Window:
 
     @property
     def size(self) -> int:
-        return len(self._rows)
+        return len(self.rows)
 
     def add(self, before: JointState, tau: Vector, after: JointState) -> None:
         """Add one period: the states at its ends and the torque in it."""
@@ -124,7 +121,7 @@ class Window:
     def _finish(self, begin: Vector, end: Vector) -> None:
         n = self._dof
         at = self.seen % self.size
-        row = self._rows[at]
+        row = self.rows[at]
         row[:n] = self._sum[0] / (2 * self._span)
         row[n : 2 * n] = self._sum[1] / (2 * self._span)
         row[2 * n : 3 * n] = (end - begin) / (self._span * self._dt)
@@ -132,14 +129,9 @@ class Window:
         if self._actuator is not None:
             if self._memory is None:
                 self._memory = StopMemory(self._actuator, row[:n].copy())
-            self._stops[at] = self._memory.move(row[:n].copy())
+            self.stops[at] = self._memory.move(row[:n].copy())
         self.seen += 1
         self.cut()
-
-    def copy(self) -> WindowSamples:
-        """Return the current samples."""
-        filled = np.arange(self.size) < self.seen
-        return WindowSamples(self._rows.copy(), self._stops.copy(), filled)
 
 
 class Judgement(NamedTuple):
@@ -203,7 +195,7 @@ class Admission:
         numbers = np.zeros(self._feed_forward.blueprint.size)
         wanted = np.zeros((self.wanted[1], 3 * self._feed_forward.joints.dof))
         with jax.enable_x64(True):
-            example = (numbers, numbers, *self._cut(self.window.copy(), wanted)[0])
+            example = (numbers, numbers, *self._cut(wanted)[0])
             self._examine = jax.jit(self._chunk).lower(*example).compile()
             jax.block_until_ready(self._examine(*example))
         self._feed_forward.judges[key] = self._examine
@@ -222,7 +214,7 @@ class Admission:
         else:
             self._candidate = on_device(weights)
             self._results = []
-            self._waiting = self._cut(self.window.copy(), wanted)
+            self._waiting = self._cut(wanted)
 
     def verdict(self, *, wait: bool = False) -> Judgement | None:
         """Return the outcome for the offered model, once; None while it is being judged.
@@ -245,7 +237,9 @@ class Admission:
                 self._running = self._examine(self._candidate, in_use, *self._waiting.pop(0))
             if not wait:
                 return None
-        return None if self._refusal is None else self._close(Judgement(self._refusal), None)
+        if self._refusal is not None:
+            return self._close(Judgement(self._refusal), None)
+        return None
 
     def _close(self, judgement: Judgement, candidate: Array | None) -> Judgement:
         if judgement.cause is not None:
@@ -256,13 +250,14 @@ class Admission:
         self._refusal = None
         return judgement
 
-    def _cut(self, samples: WindowSamples, wanted: Rows) -> list[tuple[np.ndarray, ...]]:
-        """Return chunks of equal size, the last one padded with samples that are not filled."""
+    def _cut(self, wanted: Rows) -> list[tuple[np.ndarray, ...]]:
+        """Return copies of the samples in chunks of equal size, and which of them are filled."""
+        window = self.window
         places = np.arange(self._chunks * CHUNK).reshape(self._chunks, CHUNK)
-        filled = samples.filled.take(places, mode="clip") & (places < self.window.size)
-        places = np.minimum(places, self.window.size - 1)
+        filled = places < min(window.seen, window.size)
+        places = np.minimum(places, window.size - 1)
         targets = np.split(wanted, self._chunks)
-        columns = (samples.rows[places], samples.stops[places], filled, targets)
+        columns = (window.rows[places], window.stops[places], filled, targets)
         return list(zip(*columns, strict=True))
 
     def _judged(self) -> Judgement:
@@ -277,11 +272,15 @@ class Admission:
         before = float(np.mean(old / scale))
         if self._feed_forward.weights is None:
             before = 1.0  # the error of no torque at all
-        better = error < (before if np.isfinite(before) else np.inf)
-        for cause, good in (("inertia", sound > 0), ("torque", torque <= 1), ("no better", better)):
-            if not good:
-                return Judgement(cause, error, before)
-        return Judgement(None, error, before)
+        # Comparisons with NaN are False, so a torque or an error that is NaN is refused.
+        cause = None
+        if not sound > 0:
+            cause = "inertia"
+        elif not torque <= 1:
+            cause = "torque"
+        elif not error < np.nan_to_num(before, nan=np.inf, posinf=np.inf):
+            cause = "no better"
+        return Judgement(cause, error, before)
 
     def _chunk(
         self, weights: Array, in_use: Array, rows: Array, stops: Array, filled: Array, wanted: Array
@@ -335,7 +334,10 @@ class Intake:
         self._next_watch = 0
 
     def take(self, k: int, t: float, schedule: Schedule, *, wait: bool = False) -> None:
-        """Collect the verdict on the offered weights in period k, or ask for new ones."""
+        """Collect the verdict on the offered weights in period k, or ask for new ones.
+
+        About once a second, also check that the learner is alive.
+        """
         verdict = self.admission.verdict(wait=wait)
         if verdict is not None and verdict.cause is None:
             self.swaps += 1
@@ -344,15 +346,16 @@ class Intake:
             self.events.append(Event(t, "swap", text))
         elif verdict is not None:
             self.events.append(Event(t, "refusal", str(verdict.cause)))
-        candidate = None if self.admission.busy else self.learner.poll(t)
-        if candidate is not None:
-            self.admission.offer(candidate.weights, schedule.recent(k, *self.admission.wanted))
+        if not self.admission.busy:
+            weights = self.learner.poll(t)
+            if weights is not None:
+                self.admission.offer(weights, schedule.recent(k, *self.admission.wanted))
+        if k >= self._next_watch:
+            self._next_watch = k + round(WATCH_SECONDS / self._dt)
+            self._watch(t)
 
-    def watch(self, k: int, t: float) -> None:
-        """Restart the learner if it has died; acts about once a second."""
-        if k < self._next_watch:
-            return
-        self._next_watch = k + round(WATCH_SECONDS / self._dt)
+    def _watch(self, t: float) -> None:
+        """Restart the learner if it has died."""
         restarts = self.learner.restarts
         self.learner.watch()
         if self.learner.restarts > restarts:

@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -55,14 +55,10 @@ class Address:
     ahead: str
     orders: str
     standing: str
-    models: tuple[str, ...]
-    references: tuple[str, ...]
-    weights: Mapping[str, str]
-    settings: Mapping[str, Any]
-
-    def with_weights(self, weights: Mapping[str, str]) -> "Address":
-        """Return the address with the channels of the learned models."""
-        return replace(self, weights=dict(weights))
+    models: tuple[str, ...] = ()
+    references: tuple[str, ...] = ()
+    weights: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 def address_folder() -> Path:
@@ -90,10 +86,9 @@ def read_address(path: Path) -> Address:
     """Return the address in a file."""
     try:
         content = json.loads(path.read_text())
-        known = {}
-        for field in fields(Address):
-            value = content[field.name]
-            known[field.name] = tuple(value) if isinstance(value, list) else value
+        known = {item.name: content[item.name] for item in fields(Address)}
+        known["models"] = tuple(known["models"])
+        known["references"] = tuple(known["references"])
         return Address(**known)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise WatchError(f"{path}: not the address of a run ({error})") from None
@@ -102,24 +97,18 @@ def read_address(path: Path) -> Address:
 def running() -> list[Address]:
     """Return the runs of this user, the newest last; addresses of ended runs are removed."""
     addresses = []
-    for path in sorted(address_folder().glob("*.json"), key=_modified):
+    for path in address_folder().glob("*.json"):
         try:
             address = read_address(path)
-        except WatchError:
-            continue
+            written = path.stat().st_mtime
+        except (WatchError, OSError):
+            continue  # not an address, or its run has just removed it
         if is_alive(address.pid):
-            addresses.append(address)
+            addresses.append((written, address))
         else:
             path.unlink(missing_ok=True)
-    return addresses
-
-
-def _modified(path: Path) -> float:
-    """Return when a file was written [s]; 0 if its run has just removed it."""
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0
+    addresses.sort(key=lambda found: found[0])
+    return [address for _, address in addresses]
 
 
 def is_alive(pid: int) -> bool:
@@ -154,6 +143,14 @@ class Orders(NamedTuple):
     payload: float = 0.0
     kicks: int = 0
     resets: int = 0
+
+    @classmethod
+    def newest(cls, channel: Latest, known: "Orders") -> "Orders":
+        """Return the orders in a channel, or the known ones if there are no new finite ones."""
+        row = channel.read()
+        if row is None or not np.isfinite(row).all():
+            return known
+        return cls.of(row)
 
     @classmethod
     def of(cls, row: Any) -> "Orders":
@@ -233,8 +230,9 @@ class Broadcast:
         self._ahead = Latest(AHEAD_POINTS * dof)
         self._standing = Latest(3 + len(Orders._fields))
         self._orders = Latest(len(Orders._fields))
+        self._channels = (self._rows, self._ahead, self._standing, self._orders)
         self.latest = orders or Orders()
-        self._orders.publish(self.latest)
+        self._orders.write(self.latest)
         self._earlier = np.zeros(3)  # counts of earlier runs of the loop
         self._counts = np.zeros(3)  # counts of the current one
         self.learning: Any = np.full(len(LEARNING), np.nan)
@@ -251,22 +249,20 @@ class Broadcast:
 
     def orders(self) -> Orders:
         """Return the current orders."""
-        row = self._orders.read()
-        if row is not None and np.isfinite(row).all():
-            self.latest = Orders.of(row)
+        self.latest = Orders.newest(self._orders, self.latest)
         return self.latest
 
     def await_audience(self, seconds: float) -> bool:
         """Wait for a watcher, at most the given time [s]; return whether there is one."""
         end = time.monotonic() + seconds
-        # The first row of orders is published by the broadcast itself.
+        # The broadcast itself has written the first row of orders.
         while self._orders.written < 2 and time.monotonic() < end:
             time.sleep(0.02)
         return self._orders.written > 1
 
     def stand(self, phase: str, orders: Orders, *, done: int = 1, total: int = 1) -> None:
         """Publish the phase of the run."""
-        self._standing.publish([PHASES.index(phase), done, total, *orders])
+        self._standing.write([PHASES.index(phase), done, total, *orders])
 
     def begin(self) -> None:
         """Start another run of the loop; counts continue from the last one."""
@@ -277,21 +273,21 @@ class Broadcast:
         """Publish a period and, now and then, the reference ahead of it."""
         self._counts = np.array([period.missed, period.late, period.refused], dtype=float)
         counts = self._earlier + self._counts
-        self._rows.write(np.concatenate([period.row, (period.lateness,), counts, self.learning]))
+        self._rows.write(np.concatenate([period.row, [period.lateness], counts, self.learning]))
         if period.number % self._every == 0:
             at = np.minimum(self._steps, len(period.ahead) - 1)
-            self._ahead.publish(period.ahead[at, : self._dof].ravel())
+            self._ahead.write(period.ahead[at, : self._dof].ravel())
         if self._stop is not None and MODES[self.orders().mode] == "stop":
             self._stop.set()
 
     def remove(self) -> None:
         """Unlink the channels before the process exits abruptly."""
-        for channel in (self._rows, self._ahead, self._standing, self._orders):
+        for channel in self._channels:
             channel.remove()
 
     def close(self) -> None:
         """Close the channels."""
-        for channel in (self._rows, self._ahead, self._standing, self._orders):
+        for channel in self._channels:
             channel.close()
 
 
@@ -312,10 +308,7 @@ class Audience:
             ) from None
         self._weights: dict[str, Latest] = {}
         self._seen = 0
-        orders = self._orders.read()
-        self.wanted = Orders()
-        if orders is not None and np.isfinite(orders).all():
-            self.wanted = Orders.of(orders)
+        self.wanted = Orders.newest(self._orders, Orders())
         self.standing: Standing | None = None
 
     @property
@@ -367,10 +360,11 @@ class Audience:
     def order(self, **changes: Any) -> None:
         """Change the orders; the loop reads them in its next period."""
         self.wanted = self.wanted._replace(**changes)
-        self._orders.publish(self.wanted)
+        self._orders.write(self.wanted)
 
     def close(self) -> None:
         """Detach from the channels."""
-        channels = [self._rows, self._ahead, self._standing, self._orders]
-        for channel in (*channels, *self._weights.values()):
+        for channel in (self._rows, self._ahead, self._standing, self._orders):
+            channel.close()
+        for channel in self._weights.values():
             channel.close()

@@ -31,7 +31,12 @@ Channel = TypeVar("Channel", bound="_Channel")
 
 # Header words of 8 bytes. The words of the writer and those of the reader lie 64 bytes apart, so
 # that the two processes do not share a cache line.
-KIND, CAPACITY, WIDTH, HEAD, TAIL, LOST = 0, 1, 2, 8, 16, 17
+KIND = 0
+CAPACITY = 1
+WIDTH = 2
+HEAD = 8
+TAIL = 16
+LOST = 17
 HEADER_WORDS = 24
 
 # Slots of a `Latest`: a reader only has to retry if three rows are published while it copies one.
@@ -67,22 +72,6 @@ class RowLayout:
     def sizes(self) -> dict[str, int]:
         """The size of each quantity, as given to `of`."""
         return {name: place.stop - place.start for name, place in self.slices.items()}
-
-    def pack(self, **values: Any) -> Row:
-        """Return one row; quantities of size 1 may be given as scalars."""
-        if values.keys() != self.slices.keys():
-            raise SettingsError(
-                f"expected the quantities {', '.join(self.slices)}, "
-                f"got {', '.join(values) or 'none'}"
-            )
-        row = np.empty(self.width)
-        for name, place in self.slices.items():
-            size = place.stop - place.start
-            shape = np.shape(values[name])
-            if shape != (size,) and not (size == 1 and shape == ()):
-                raise SettingsError(f"expected {name} of shape ({size},), got {shape}")
-            row[place] = values[name]
-        return row
 
     def unpack(
         self, rows: Float[np.ndarray, "*time width"]
@@ -156,7 +145,8 @@ class _Channel:
         """Number of rows written since the channel was created, by all its writers."""
         return int(self._words[HEAD])
 
-    def _put(self, row: Any) -> None:
+    def write(self, row: Any) -> None:
+        """Write a row, overwriting the oldest if the ring is full; never waits."""
         row = np.ascontiguousarray(row, dtype=np.float64)
         if row.shape != (self.width,):
             raise ChannelError(f"expected a row of {self.width} numbers, got shape {row.shape}")
@@ -178,13 +168,17 @@ class _Channel:
         # A traceback may still hold a view; the memory is released when that goes.
         with suppress(BufferError):
             memory.close()
-        if self._owner:
-            _unlink(memory)
+        self._unlink(memory)
 
     def remove(self) -> None:
         """Unlink the memory in the process that created it; attached processes keep it."""
-        if self._memory is not None and self._owner:
-            _unlink(self._memory)
+        if self._memory is not None:
+            self._unlink(self._memory)
+
+    def _unlink(self, memory: SharedMemory) -> None:
+        if self._owner:
+            with suppress(FileNotFoundError):
+                memory.unlink()
 
     def __enter__(self: Channel) -> Channel:
         return self
@@ -208,10 +202,6 @@ class Stream(_Channel):
                 f"a stream needs capacity ≥ 2 and width ≥ 1, got {capacity} and {width}"
             )
         self._create(capacity, width)
-
-    def write(self, row: Any) -> None:
-        """Append a row, overwriting the oldest if the ring is full; never waits."""
-        self._put(row)
 
     def read(self, *, again: bool = False) -> Rows:
         """Return the rows written since the last read, in order; of shape (0, width) if none.
@@ -268,10 +258,6 @@ class Latest(_Channel):
             raise SettingsError(f"a channel needs width ≥ 1, got {width}")
         self._create(SLOTS, width)
 
-    def publish(self, row: Any) -> None:
-        """Replace the last row; never waits."""
-        self._put(row)
-
     def read(self, *, tries: int = 10) -> Row | None:
         """Return the newest row, or None if it was read before or overwritten on each try."""
         for _ in range(tries):
@@ -287,11 +273,6 @@ class Latest(_Channel):
                 return row
         return None
 
-    @property
-    def version(self) -> int:
-        """The number of the row read last, counted from 1; 0 before the first."""
-        return self._seen
-
 
 def _size(capacity: int, width: int) -> int:
     return 8 * (HEADER_WORDS + capacity * (2 + width))
@@ -301,11 +282,6 @@ def _view(memory: SharedMemory, kind: Any, start: int, count: int) -> np.ndarray
     """Return a view of `count` 8-byte numbers of a segment."""
     assert memory.buf is not None
     return np.frombuffer(memory.buf, kind, count=count, offset=8 * start)
-
-
-def _unlink(memory: SharedMemory) -> None:
-    with suppress(FileNotFoundError):
-        memory.unlink()
 
 
 def _word(kind: str) -> int:

@@ -56,13 +56,11 @@ class Tick(NamedTuple):
         number: of the period, counted from 0.
         t: nominal beginning, start + number · dt [s].
         lateness: delay of the actual beginning [s].
-        missed: periods that passed completely since the last tick.
     """
 
     number: int
     t: float
     lateness: float
-    missed: int
 
 
 class Deadlines:
@@ -87,9 +85,8 @@ class Deadlines:
         self._clock.sleep_until(self._start + self._next * self._dt)
         now = self._clock.now()
         number = max(self._next, int((now - self._start) / self._dt))
-        missed = number - self._next
-        t = self._start + number * self._dt
+        self.missed += number - self._next
         self._next = number + 1
-        self.missed += missed
+        t = self._start + number * self._dt
         # The division may round up to the next period; its lateness is then negative, so clip it.
-        return Tick(number, t, max(0.0, now - t), missed)
+        return Tick(number, t, max(0.0, now - t))

@@ -5,16 +5,14 @@ intervention is counted.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from ..errors import SettingsError
 from ..joints import JointLimits, JointState
 
 Vector = Float[np.ndarray, " dof"]
-Rows = Float[np.ndarray, "time dof"]
 
 # Interventions that are counted: an implausible state; a target clipped to the position limits; a
 # joint near its limit, or a feed-forward torque beyond its bound (both leave PD control alone); a
@@ -154,21 +152,3 @@ class Guard:
             return bool(slow.all())
         near = np.abs(measured.q - self._good.q) <= (self._bad + 1) * self._step
         return bool((near & slow).all())
-
-
-class SafeTargets(NamedTuple):
-    """Targets inside the position limits, and the rows that were clipped."""
-
-    q: Rows
-    qd: Rows
-    qdd: Rows
-    cut: Bool[np.ndarray, " time"]
-
-
-def safe_targets(q: Rows, qd: Rows, qdd: Rows, limits: JointLimits) -> SafeTargets:
-    """Clip targets to the position limits; a clipped joint rests at its limit."""
-    inside = np.clip(q, limits.lower, limits.upper)
-    beyond = inside != q
-    return SafeTargets(
-        inside, np.where(beyond, 0.0, qd), np.where(beyond, 0.0, qdd), beyond.any(axis=1)
-    )

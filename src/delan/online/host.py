@@ -21,13 +21,12 @@ from ..robots.robot import low_gains
 from .admission import Admission
 from .broadcast import LEARNING, MODES, Broadcast, Orders, ShownPeriod
 from .channels import Latest
-from .host_process import RATE, LiveSettings, ModelName
+from .host_process import LEARNED, RATE, LiveSettings, ModelName
 from .learner import ProcessLearner
 from .loop import LoopSettings, Observers
-from .model_torque import Compiled
 from .online_run import DisturbedRobot, OnlineRun, feed_forward_for, training_motions
 from .recorder import recording_loss
-from .session import LEARNED, Driver, Session, blueprint_of
+from .session import Session, blueprint_of
 
 TURN_SECONDS = 60.0  # duration of the motions of a turn [s]
 HOLD_SECONDS = 20.0  # duration of a turn that holds a pose, during a pause [s]
@@ -90,7 +89,7 @@ class Host:
         total = len(chosen_first) + 1
         for number, name in enumerate(chosen_first):
             self._broadcast.stand("preparing", self._followed, done=number, total=total)
-            self._prepare_driver(name, lock)
+            self._prepare_model(name, lock)
         self._broadcast.stand("preparing", self._followed, done=total - 1, total=total)
         learner = self._learner(settings.model)
         while learner is not None and learner.alive and not learner.ready and not self._over():
@@ -103,17 +102,17 @@ class Host:
         for number, _ in enumerate(settings.references):
             self._motion(self._followed._replace(reference=number))
 
-    def _prepare_driver(self, name: ModelName, lock: threading.Lock) -> None:
+    def _prepare_model(self, name: ModelName, lock: threading.Lock) -> None:
         feed_forward = feed_forward_for(live_run(self._settings, name))
         with lock:
-            self._session.add(name, feed_forward)
+            rig = self._session.add(name, feed_forward)
             learner = self._learner(name)
             # The chosen learner compiles while the other models are prepared.
             if learner is not None and name == self._settings.model:
                 learner.start()
-        if isinstance(feed_forward, Compiled):
+        if rig.compiled is not None:
             robot = self._robot
-            Admission(feed_forward, robot.limits, robot.dt, LOOP.admission).prepare()
+            Admission(rig.compiled, robot.limits, robot.dt, LOOP.admission).prepare()
         feed_forward.prepare(np.zeros(self._robot.joints.dof))
 
     def lead(self) -> None:
@@ -137,11 +136,8 @@ class Host:
         self._stop_asked = True
         self._stop.set()
 
-    def _driver(self) -> Driver:
-        return self._session.drivers[self._model]
-
     def _learner(self, name: str) -> ProcessLearner | None:
-        learner = self._session.drivers[name].learner
+        learner = self._session.rigs[name].learner
         return learner if isinstance(learner, ProcessLearner) else None
 
     def _turn(self) -> None:
@@ -164,7 +160,8 @@ class Host:
         self._broadcast.begin()
         self._broadcast.stand("running" if running else "paused", orders)
         observers = Observers(onlooker=self, stop=self._stop)
-        result = self._session.drive(self._driver(), motions, training=running, observers=observers)
+        rig = self._session.rigs[self._model]
+        result = self._session.drive(rig, motions, training=running, observers=observers)
         if running:
             self._moved += len(result.t) * self._robot.dt
         if result.ended == "interrupted" and not self._turned:
@@ -174,10 +171,10 @@ class Host:
 
     def _reset_weights(self) -> None:
         """Return to random weights."""
-        feed_forward = self._driver().feed_forward
+        compiled = self._session.rigs[self._model].compiled
         learner = self._learner(self._model)
-        if isinstance(feed_forward, Compiled):
-            feed_forward.forget()
+        if compiled is not None:
+            compiled.forget()
         if learner is not None:
             learner.reset()
 
@@ -188,11 +185,11 @@ class Host:
             self._broadcast.learning = learner.note[: len(LEARNING)]
         self._broadcast.see(period)
         swaps = int(period.row[-1])
-        feed_forward = self._driver().feed_forward
-        if swaps != self._model_shown and isinstance(feed_forward, Compiled):
+        compiled = self._session.rigs[self._model].compiled
+        if swaps != self._model_shown and compiled is not None:
             self._model_shown = swaps
-            if feed_forward.weights is not None:
-                self._shown[self._model].publish(np.asarray(feed_forward.weights))
+            if compiled.weights is not None:
+                self._shown[self._model].write(np.asarray(compiled.weights))
         if learner is not None and period.number % LEARNING_PERIOD == 0:
             learner.refresh()
         orders = self._broadcast.orders()
@@ -234,7 +231,7 @@ class Host:
 
     def remove(self) -> None:
         """End learners and unlink channels before the process exits abruptly."""
-        for name in tuple(self._session.drivers):
+        for name in tuple(self._session.rigs):
             learner = self._learner(name)
             if learner is not None:
                 learner.remove()

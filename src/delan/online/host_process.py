@@ -9,18 +9,19 @@ import os
 import signal
 import sys
 import threading
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import SettingsError
 from ..robots import arm_named
 from .broadcast import MODES, Address, Broadcast, Orders, address_folder, announce
-from .process import ended_early, keep_to
+from .process import bind, ended_early
 
 ModelName = Literal["none", "analytic", "identified", "feedforward", "delan", "chain"]
 ReferenceName = Literal["letters", "cosines"]
 MODELS: tuple[ModelName, ...] = ("none", "analytic", "identified", "feedforward", "delan", "chain")
+LEARNED: tuple[ModelName, ...] = ("feedforward", "delan", "chain")
 # Display names of the models.
 NAMES: dict[str, str] = {
     "none": "PD alone",
@@ -142,12 +143,12 @@ def _prepare(settings: LiveSettings, parts: list[Any], path: Path, lock: threadi
         broadcast, address = begin(settings)
         parts.append(broadcast)
         announce(address, path)
-    keep_to(settings.core)  # leave the other cores to the page and the learners
+    bind({settings.core})  # leave the other cores to the page and the learners
     broadcast.await_audience(PAGE_SECONDS)
     from .host import Host  # noqa: PLC0415 (heavy, see the top)
 
     parts.append(Host(settings, broadcast))
-    parts[1].prepare(lambda weights: announce(address.with_weights(weights), path), lock)
+    parts[1].prepare(lambda weights: announce(replace(address, weights=weights), path), lock)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ run the same `OnlineLearner`.
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from dataclasses import dataclass
@@ -20,11 +21,12 @@ from jaxtyping import Float
 
 from ..errors import DelanError
 from ..models.model import Blueprint
-from .channels import Latest, RowLayout, Stream
+from .channels import Latest, Stream
 from .online_learner import LearnerSettings, OnlineLearner, sampler_for
-from .process import give_way, leave_core
+from .process import leave_core
 
 Vector = Float[np.ndarray, " dof"]
+Numbers = Float[np.ndarray, " numbers"]
 
 RING_SECONDS = 60.0  # how long the learner may be busy before rows are lost [s]
 START_SECONDS = 300.0  # how long a learner may take to compile before it counts as failed [s]
@@ -54,13 +56,6 @@ class LearnerNote(NamedTuple):
     changed: float
 
 
-class Candidate(NamedTuple):
-    """Weights in the order of `Blueprint.pack`, and their nMSE on held-out samples."""
-
-    weights: Float[np.ndarray, " numbers"]
-    error: float
-
-
 @runtime_checkable
 class Learner(Protocol):
     """A learner as the loop sees it."""
@@ -79,9 +74,6 @@ class Learner(Protocol):
         ...
 
     @property
-    def alive(self) -> bool: ...
-
-    @property
     def events(self) -> tuple[tuple[float, str], ...]:
         """What the learner reports, with the time of the newest sample at that moment [s]."""
         ...
@@ -94,8 +86,11 @@ class Learner(Protocol):
         """Give the state at the start of a period and the torque in it; never waits."""
         ...
 
-    def poll(self, t: float) -> Candidate | None:
-        """Return the newest weights if they are new; t is the time of the loop [s]."""
+    def poll(self, t: float) -> Numbers | None:
+        """Return the newest weights, in the order of `Blueprint.pack`, if they are new.
+
+        t is the time of the loop [s].
+        """
         ...
 
     def watch(self) -> None:
@@ -126,7 +121,6 @@ class Task:
 class SteppedLearner:
     """Learns inside the caller, a fixed number of steps per second of the loop's time."""
 
-    alive = True
     restarts = 0
     lost = 0
 
@@ -150,7 +144,7 @@ class SteppedLearner:
     def give(self, t: float, q: Vector, qd: Vector, tau: Vector) -> None:
         self._rows.append(np.concatenate([[t], q, qd, tau]))
 
-    def poll(self, t: float) -> Candidate | None:
+    def poll(self, t: float) -> Numbers | None:
         if t < self._due or not self._rows:
             return None
         self._due = t + self._period
@@ -161,7 +155,7 @@ class SteppedLearner:
         self._owed -= len(better)
         if not any(better):
             return None
-        return Candidate(self.blueprint.pack(self._learner.best), self._learner.error)
+        return self.blueprint.pack(self._learner.best)
 
     def watch(self) -> None:
         """Do nothing: the learner lives in the caller."""
@@ -179,19 +173,19 @@ class ProcessLearner:
         Not `patient`, `start` does not wait for the compilation, and the process gives way to
         others, such as the page.
         """
-        n = task.blueprint.joints.dof
         self.blueprint = task.blueprint
-        self.layout = RowLayout.of(t=1, q=n, qd=n, tau=n)
         self.note: LearnerNote | None = None
         self.restarts = 0
         self._task = task
         self._loop_core = loop_core
         self._patient = patient
-        self._rows = Stream(max(2, int(RING_SECONDS / task.dt)), self.layout.width)
-        # A row: the life in which the weights were learned, their error, the weights.
-        self._weights = Latest(task.blueprint.size + 2)
+        width = 1 + 3 * task.blueprint.joints.dof  # t, q, q̇, τ
+        self._rows = Stream(max(2, int(RING_SECONDS / task.dt)), width)
+        # A row: the life in which the weights were learned, then the weights.
+        self._weights = Latest(task.blueprint.size + 1)
         self._notes = Latest(len(LearnerNote._fields))
         self._lives = Latest(1)
+        self._channels = (self._rows, self._weights, self._notes, self._lives)
         self._life = 0
         self._process: Any = None
         self._starting: threading.Thread | None = None
@@ -220,7 +214,7 @@ class ProcessLearner:
     def ready(self) -> bool:
         """Whether everything is compiled."""
         self.refresh()
-        return self._notes.version > 0
+        return self.note is not None
 
     def refresh(self) -> None:
         """Read the newest `note`; never waits."""
@@ -228,10 +222,9 @@ class ProcessLearner:
         if row is None:
             return
         self.note = LearnerNote(*row.tolist())
-        # Changes are told apart by their time: a restarted learner counts from the beginning.
-        last = self._changes[-1][0] if self._changes else None
-        if self.note.changes and self.note.changed != last:
-            text = "the robot has changed; the learner forgot the earlier samples"
+        # Compared by their time, as a restarted learner counts its changes from the beginning.
+        text = "the robot has changed; the learner forgot the earlier samples"
+        if self.note.changes and (self.note.changed, text) not in self._changes[-1:]:
             self._changes.append((self.note.changed, text))
 
     def start(self) -> None:
@@ -249,18 +242,18 @@ class ProcessLearner:
             time.sleep(0.02)
 
     def give(self, t: float, q: Vector, qd: Vector, tau: Vector) -> None:
-        self._rows.write(self.layout.pack(t=t, q=q, qd=qd, tau=tau))
+        self._rows.write(np.concatenate([[t], q, qd, tau]))
 
-    def poll(self, t: float) -> Candidate | None:
+    def poll(self, t: float) -> Numbers | None:
         row = self._weights.read()
         if row is None or row[0] != self._life:
             return None
-        return Candidate(row[2:], float(row[1]))
+        return row[1:]
 
     def reset(self) -> None:
         """Forget what was learned and begin a new life with other random weights."""
         self._life += 1
-        self._lives.publish([self._life])
+        self._lives.write([self._life])
 
     def watch(self) -> None:
         self.refresh()
@@ -279,7 +272,7 @@ class ProcessLearner:
         if self._process is not None:
             self._process.terminate()
             self._process.join()
-        for channel in (self._rows, self._weights, self._notes, self._lives):
+        for channel in self._channels:
             channel.close()
 
     def remove(self) -> None:
@@ -287,11 +280,11 @@ class ProcessLearner:
         self._closing = True
         if self._process is not None:
             self._process.kill()
-        for channel in (self._rows, self._weights, self._notes, self._lives):
+        for channel in self._channels:
             channel.remove()
 
     def _spawn(self) -> None:
-        names = (self._rows.name, self._weights.name, self._notes.name, self._lives.name)
+        names = tuple(channel.name for channel in self._channels)
         context = multiprocessing.get_context("spawn")
         place = _Place(names, self._loop_core, os.getpid(), self.restarts > 0, self._patient)
         self._process = context.Process(target=_learn, args=(self._task, place), daemon=True)
@@ -309,7 +302,7 @@ class _Place(NamedTuple):
         patient: whether the loop waits for the compilation.
     """
 
-    names: tuple[str, str, str, str]
+    names: tuple[str, ...]
     loop_core: int | None
     parent: int
     resumed: bool
@@ -320,8 +313,8 @@ def _learn(task: Task, place: _Place) -> None:
     """Run the process until its parent ends or terminates it."""
     # Ctrl-C is for the loop, which brakes the robot first.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if not place.patient:
-        give_way()
+    if not place.patient and sys.platform != "win32":
+        os.nice(2)
     if place.loop_core is not None:
         leave_core(place.loop_core)  # before JAX creates its threads
     flags = os.environ.get("XLA_FLAGS", "")
@@ -357,7 +350,7 @@ class _Worker:
         last = self._weights.read()
         if last is not None and last[0] == self._life and np.isfinite(last).all():
             with jax.enable_x64(True):
-                self._learner.resume(self._task.blueprint.unpack(jnp.asarray(last[2:])))
+                self._learner.resume(self._task.blueprint.unpack(jnp.asarray(last[1:])))
 
     def work(self) -> None:
         """Learn while the parent is alive."""
@@ -396,17 +389,20 @@ class _Worker:
         learner = self._learner
         assert learner.best is not None  # pending only after an improvement
         weights = self._task.blueprint.pack(learner.best)
-        self._weights.publish(np.concatenate([[self._life, learner.error], weights]))
+        self._weights.write(np.concatenate([[self._life], weights]))
         self._published = time.monotonic()
         self._pending = False
 
     def _note(self) -> None:
         learner = self._learner
         events = (*self._events, *learner.events)
-        changed = events[-1][0] if events else 0.0
-        self._notes.publish(
-            LearnerNote(
-                learner.loss, learner.error, learner.trained, learner.steps, len(events), changed
-            )
+        note = LearnerNote(
+            loss=learner.loss,
+            error=learner.error,
+            samples=learner.trained,
+            steps=learner.steps,
+            changes=len(events),
+            changed=events[-1][0] if events else 0.0,
         )
+        self._notes.write(note)
         self._noted = time.monotonic()

@@ -9,7 +9,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from jaxtyping import Float
@@ -20,14 +20,13 @@ from ..robots.robot import Robot
 from .admission import Admission, AdmissionSettings, Intake
 from .broadcast import Onlooker, ShownPeriod
 from .clocks import Clock, Deadlines, SteppedClock, Tick
-from .controller import Refresh, TrackingController
+from .controller import Compiled, FeedForward, Gains, TrackingController
 from .guard import Guard, GuardSettings
 from .learner import Learner
-from .model_torque import Compiled, FeedForward
-from .process import no_garbage_collection, workers_follow
+from .process import handled, no_garbage_collection, workers_follow
 from .recorder import Recorder
 from .schedule import Schedule, make_schedule
-from .stats import Ending, Log, LogEntry, LoopProgress, LoopResult, LoopStats
+from .stats import Ending, Event, Log, LoopProgress, LoopResult, LoopStats
 
 Vector = Float[np.ndarray, " dof"]
 
@@ -80,10 +79,15 @@ class Rig:
     """
 
     robot: Robot
-    controller: TrackingController
+    gains: Gains
     feed_forward: FeedForward
     learner: Learner | None = None
     recorder: Recorder | None = None
+
+    @property
+    def compiled(self) -> Compiled | None:
+        """The feed-forward torque, if it comes from weights that can be swapped."""
+        return self.feed_forward if isinstance(self.feed_forward, Compiled) else None
 
     def require_matching(self, settings: LoopSettings) -> None:
         """Raise if the parts belong to another robot, rate or model."""
@@ -93,7 +97,7 @@ class Rig:
                 f"the loop runs at {settings.rate:g} Hz and the robot at {1 / robot.dt:g} Hz; "
                 "give the robot the period dt = 1 / rate, or the loop the robot's rate"
             )
-        dofs = {"gains": self.controller.gains.dof, "feed-forward": self.feed_forward.joints.dof}
+        dofs = {"gains": self.gains.dof, "feed-forward": self.feed_forward.joints.dof}
         for name, dof in dofs.items():
             if dof != robot.joints.dof:
                 raise SettingsError(
@@ -102,8 +106,7 @@ class Rig:
                 )
         if self.learner is None or not settings.training:
             return
-        compiled = self.feed_forward if isinstance(self.feed_forward, Compiled) else None
-        if compiled is None or compiled.blueprint != self.learner.blueprint:
+        if self.compiled is None or self.compiled.blueprint != self.learner.blueprint:
             raise SettingsError(
                 "a learner needs a feed-forward that can take its models: "
                 "give `Compiled(learner.blueprint)`"
@@ -152,8 +155,8 @@ def run_loop(
     first = schedule.target(0)
     rig.feed_forward.prepare(first.q_des)
     intake = None
-    if settings.training and rig.learner is not None and isinstance(rig.feed_forward, Compiled):
-        admission = Admission(rig.feed_forward, robot.limits, robot.dt, settings.admission)
+    if settings.training and rig.learner is not None and rig.compiled is not None:
+        admission = Admission(rig.compiled, robot.limits, robot.dt, settings.admission)
         admission.prepare()
         rig.learner.start()
         intake = Intake(rig.learner, admission, robot.dt)
@@ -161,7 +164,9 @@ def run_loop(
         start = robot.reset(first.q_des, first.qd_des)
     run = _Run(rig, schedule, intake, settings, start, observers)
     run.patient = isinstance(clock, SteppedClock)
-    quiet = nullcontext() if run.patient else no_garbage_collection()
+    quiet = no_garbage_collection()
+    if run.patient:
+        quiet = nullcontext()
     with _interrupts(observers.stop), workers_follow(), quiet:
         run.through(clock)
     return run.result()
@@ -183,7 +188,6 @@ class _Run:
     ):
         robot = rig.robot
         self._robot = robot
-        self._controller = rig.controller
         self._recorder = rig.recorder
         self._schedule = schedule
         self._intake = intake
@@ -191,7 +195,7 @@ class _Run:
         self._observers = observers
         self._dt = robot.dt
         share = settings.feed_forward_rate / settings.rate
-        self._refresh = Refresh(rig.feed_forward, rig.controller, share)
+        self._controller = TrackingController(rig.gains, rig.feed_forward, share)
         self._guard = Guard(robot.limits, robot.dt, settings.guard)
         self._measured = start  # as the robot reported it
         self._state = start  # as the guard let it through
@@ -202,15 +206,16 @@ class _Run:
         self._braking = max(1, round(settings.stop / robot.dt))
         self._log = Log(robot.joints.dof, schedule.end + 2 * self._braking)
         self._done = 0
+        self._swaps = 0
+        self._refused = 0
         self._next_progress = 0
         self._ended: Ending = "finished"
         self._reason = "the reference is at its end"
 
     def through(self, clock: Clock) -> None:
         """Run until the schedule ends."""
-        self._controller.feed_forward = np.zeros(len(self._tau))
-        self._refresh.begin(0, self._ahead)
-        self._refresh.collect(0, wait=True)
+        self._controller.begin(0, self._ahead)
+        self._controller.collect(0, wait=True)
         deadlines = Deadlines(clock, self._dt)
         try:
             with np.errstate(over="ignore", invalid="ignore"):
@@ -227,26 +232,20 @@ class _Run:
 
     def _pass(self, period: int) -> None:
         """Account for the periods before the given one, in which the loop did not act."""
-        if self._settings.catches_up:
-            while self._done < period:
-                self._coast()
-        elif self._done < period:
-            self._skip(period)
-
-    def _skip(self, period: int) -> None:
-        """Repeat the last row in the log; neither learner nor recorder gets anything."""
-        seen = max(self._done - 1, 0)
-        for k in range(self._done, period):
-            self._log.write(k, self._entry(k, seen))
-        self._done = period
-        self._stale = True
-
-    def _coast(self) -> None:
-        """Step the robot through a missed period with the last torque."""
-        self._log.mark()
-        self._sense()
-        self._apply(self._tau)
-        self._done += 1
+        while self._settings.catches_up and self._done < period:
+            # A simulation moves on with the last torque, as a robot would have.
+            self._log.mark()
+            self._sense()
+            self._apply(self._tau)
+            self._done += 1
+        if self._done < period:
+            # A robot has moved by itself, unseen: the last row is repeated in the log, and neither
+            # learner nor recorder gets anything.
+            seen = max(self._done - 1, 0)
+            for k in range(self._done, period):
+                self._write_row(k, seen)
+            self._done = period
+            self._stale = True
 
     def _period(self, tick: Tick) -> None:
         k = self._done
@@ -255,17 +254,18 @@ class _Run:
         self._sense()
         self._maybe_end(k)
         self._log.spent("control")
-        self._refresh.collect(k, wait=self.patient)
+        self._controller.collect(k, wait=self.patient)
         self._log.spent("feed_forward")
         tau = self._torque(k)
         self._log.spent("control")
         self._apply(tau)
         if k + 1 < self._schedule.end:
-            self._refresh.begin(k + 1, self._ahead)
+            self._controller.begin(k + 1, self._ahead)
         self._log.spent("feed_forward")
         if self._intake is not None:
             self._intake.take(k, t, self._schedule, wait=self.patient)
-            self._intake.watch(k, t)
+            self._swaps = self._intake.swaps
+            self._refused = sum(self._intake.admission.refused.values())
         self._log.spent("gate")
         self._report(k, t)
         self._show(k, tick)
@@ -314,43 +314,47 @@ class _Run:
         self._measured = self._robot.step(tau)
         self._tau = tau
         self._log.spent("robot")
-        row = self._log.write(k, self._entry(k, k))
+        self._write_row(k, k)
         if self._recorder is not None:
             # The recording has what the robot reported, even if the guard did not believe it.
-            self._recorder.append(row if self._plausible else self._log.with_state(row, measured))
+            self._recorder.append(self._log.with_state(k, measured))
         self._log.spent("recorder")
         if self._intake is not None and self._plausible:
             self._intake.learner.give(self._time(k), self._state.q, self._state.qd, tau)
         self._log.spent("learner")
 
-    def _entry(self, k: int, target: int) -> LogEntry:
-        """Return the log entry of period k with the target of another period."""
-        return LogEntry(
-            self._time(k),
-            self._state,
+    def _write_row(self, k: int, target: int) -> None:
+        """Log period k with the target of another period."""
+        at = target - self._schedule.first
+        parts = [
+            (self._time(k),),
+            self._state.q,
+            self._state.qd,
             self._tau,
-            self._schedule.row(target),
+            self._schedule.rows[at],
             self._controller.feed_forward,
-            self._schedule.piece[target - self._schedule.first],
-            self._swaps,
-        )
+            (self._schedule.piece[at], self._swaps),
+        ]
+        np.concatenate(parts, out=self._log.rows[k])
 
     def _report(self, k: int, t: float) -> None:
         """Call the progress callback if it is time to."""
         if self._observers.progress is None or k < self._next_progress:
             return
         self._next_progress = k + max(1, round(self._settings.progress / self._dt))
-        swapped = None if self._intake is None else self._intake.swapped
+        model_age = None
+        if self._intake is not None and self._intake.swapped is not None:
+            model_age = t - self._intake.swapped
         progress = LoopProgress(
             t=t,
             seconds=self._schedule.end * self._dt,
             label=self._schedule.labels[self._schedule.piece[k - self._schedule.first]],
             error=self._log.recent_error(k, round(1 / self._dt)),
             missed=k - self._log.ticks,
-            late=self._refresh.late,
+            late=self._controller.late,
             swaps=self._swaps,
             refused=self._refused,
-            model_age=None if swapped is None else t - swapped,
+            model_age=model_age,
         )
         self._observers.progress(progress)
         self._log.spent("progress")
@@ -360,11 +364,11 @@ class _Run:
             return
         period = ShownPeriod(
             number=k,
-            row=self._log.row(k),
+            row=self._log.rows[k],
             ahead=self._schedule.rows[k - self._schedule.first :],
             lateness=tick.lateness,
             missed=k - self._log.ticks,
-            late=self._refresh.late,
+            late=self._controller.late,
             refused=self._refused,
         )
         self._observers.onlooker.see(period)
@@ -377,40 +381,37 @@ class _Run:
     def _time(self, k: int) -> float:
         return self._start + k * self._dt
 
-    @property
-    def _swaps(self) -> int:
-        return 0 if self._intake is None else self._intake.swaps
-
-    @property
-    def _refused(self) -> int:
-        return 0 if self._intake is None else sum(self._intake.admission.refused.values())
-
     def result(self) -> LoopResult:
         """Return the result of the run so far."""
-        recorder = self._recorder
         intake = self._intake
         log = self._log
+        events: tuple[Event, ...] = ()
         stats = LoopStats(
             periods=self._done,
             missed=self._done - log.ticks,
-            late_feedforward=self._refresh.late,
-            lost_samples=0 if intake is None else intake.lost,
-            restarts=0 if intake is None else intake.restarts,
-            swaps=self._swaps,
-            refused={} if intake is None else intake.admission.refused,
+            late_feedforward=self._controller.late,
             guard=self._guard.counts,
             torque_max=log.torque_max(self._done),
             lateness_us=log.lateness_us,
             parts_us=log.parts_us,
-            unrecorded=0 if recorder is None else recorder.dropped,
-            recording_problem=None if recorder is None else recorder.problem,
         )
+        if self._recorder is not None:
+            stats = replace(stats, **self._recorder.losses)
+        if intake is not None:
+            events = intake.all_events()
+            stats = replace(
+                stats,
+                lost_samples=intake.lost,
+                restarts=intake.restarts,
+                swaps=intake.swaps,
+                refused=intake.admission.refused,
+            )
         return LoopResult(
             **log.columns(self._done),
             labels=self._schedule.labels,
             scored=self._schedule.scored,
             stats=stats,
-            events=() if intake is None else intake.all_events(),
+            events=events,
             ended=self._ended,
             reason=self._reason,
             state=self._measured,
@@ -429,9 +430,5 @@ def _interrupts(stop: threading.Event) -> Iterator[None]:
     signals = [signal.SIGINT]
     if not callable(signal.getsignal(signal.SIGTERM)):
         signals.append(signal.SIGTERM)
-    handlers = {number: signal.signal(number, lambda *_: stop.set()) for number in signals}
-    try:
+    with handled(signals, lambda *_: stop.set()):
         yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)

@@ -14,7 +14,6 @@ from jaxtyping import Float
 from ..errors import SettingsError
 from ..joints import Dataset
 from ..logs.filters import CausalSampler
-from ..models.chain import LagrangianChainSettings
 from ..models.dynamics import Normalisation, trainable
 from ..models.model import Blueprint
 from ..solvers import adam, marquardt
@@ -29,8 +28,8 @@ HELD_OUT = 10  # every 10th sample is held out and judges the models
 WARM_UP_EPOCHS = 5  # passes of Adam in one step
 WARM_UP_STEPS = 8  # such steps before the second-order method takes over a small network
 BETTER = 0.98  # a model replaces the best one if its error is below this fraction of it
-# A start whose loss does not fall below this fraction within so many steps has stalled; it is given
-# up if another start has less than FAR_BETTER of its error.
+# A start whose loss does not fall below STALLED of its value within STALLED_STEPS has stalled. It
+# is given up if another start has less than FAR_BETTER of its error.
 STALLED = 0.97
 STALLED_STEPS = 40
 FAR_BETTER = 0.3
@@ -119,7 +118,7 @@ class Memory:
 
 @dataclass
 class _Start:
-    """A model in training: the state of its method, recent losses, and error on held-out samples."""
+    """A model in training: the state of its method, recent losses, and its held-out error."""
 
     state: Any
     losses: deque[float] = field(default_factory=lambda: deque(maxlen=STALLED_STEPS))
@@ -167,7 +166,7 @@ class OnlineLearner:
         self._key = jax.random.key(seed)
         self._starts: list[_Start] = []
         self._usual: deque[float] = deque(maxlen=USUAL)
-        self._chain = isinstance(blueprint.mechanics, LagrangianChainSettings)
+        self._chain = blueprint.shape.chain is not None
         self._second_order = _weight_count(blueprint) <= SMALL_WEIGHTS
         self._t = 0.0
         self.steps = 0
@@ -255,7 +254,7 @@ class OnlineLearner:
         scale = self._scale()
         if isinstance(start.state, adam.LearnerState):
             rates = jnp.full(WARM_UP_EPOCHS, start.state.learning_rate)
-            state = eqx.tree_at(lambda one: one.scale, start.state, scale)
+            state = eqx.tree_at(lambda state: state.scale, start.state, scale)
             self._key, key = jax.random.split(self._key)
             state, report = adam.run_epochs(state, samples, samples, rates, key)
             loss = float(report.training)

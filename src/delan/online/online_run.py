@@ -1,10 +1,10 @@
-"""Online learning on the package's own robots, by name: makes robot and motions for `session.run`."""
+"""Online learning on the package's own robots, by name: their motions and models for `run`."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -17,16 +17,22 @@ from ..models.rigid_body import RigidBody
 from ..motions.cosines import cosines as cosines
 from ..motions.letters import LETTERS
 from ..robots import arm_named
-from ..robots.barrett_wam import WAM4_ANALYTIC, WAM7_ANALYTIC
+from ..robots.arms import WAM4_ANALYTIC, WAM7_ANALYTIC, letter_motion
 from ..robots.cable_drive import CableDrivenRobot
 from ..robots.description import Arm
 from ..robots.mujoco_robot import MujocoRobot
 from ..robots.robot import Robot, low_gains, safe_torque
-from ..robots.two_link import letter_motion
+from .controller import Direct, FeedForward
 from .loop import LoopSettings, Observers
-from .model_torque import Direct, FeedForward, Gravity
 from .online_learner import LearnerSettings
-from .session import OnlineOutcome, SessionSettings, make_feed_forward, run, take_seconds
+from .session import (
+    OnlineOutcome,
+    SessionSettings,
+    make_feed_forward,
+    require_known,
+    run,
+    take_seconds,
+)
 
 ModelName = Literal[
     "none", "gravity", "analytic", "true", "identified", "feedforward", "delan", "chain"
@@ -85,11 +91,7 @@ class OnlineRun:
     learner: LearnerSettings = field(default_factory=LearnerSettings)
 
     def __post_init__(self) -> None:
-        for option in fields(self):
-            value = getattr(self, option.name)
-            known = get_args(option.type)
-            if get_origin(option.type) is Literal and value not in known:
-                raise SettingsError(f"unknown {option.name} {value!r}; known: {', '.join(known)}")
+        require_known(self)
         arm_named(self.robot)  # raises if the name is unknown
         if not (0 < self.seconds < float("inf") and 0 < self.speed < float("inf")):
             raise SettingsError(
@@ -267,7 +269,7 @@ def feed_forward_for(settings: OnlineRun) -> FeedForward:
     if settings.model == "analytic":
         return Direct(RigidBody.from_urdf(believed.urdf()))
     if settings.model == "gravity":
-        return Gravity(Direct(RigidBody.from_urdf(believed.urdf())))
+        return Direct(RigidBody.from_urdf(believed.urdf()), at_rest=True)
     if settings.model == "identified":
         return Direct(_identified(settings, believed))
     return make_feed_forward(settings.model, arm.joints, settings.session)

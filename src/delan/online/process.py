@@ -10,10 +10,9 @@ import signal
 import struct
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 LATENCY = "/dev/cpu_dma_latency"  # where Linux takes the tolerated wake-up time of cores
 POLL_PERIOD = 0.05  # time between two checks whether to end early [s]
@@ -29,9 +28,9 @@ class Granted:
         problems: a sentence for each request that was refused.
     """
 
-    realtime: bool
-    cores: tuple[int, ...]
-    problems: tuple[str, ...]
+    realtime: bool = False
+    cores: tuple[int, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
 def raise_priority(*, core: int | None = None, level: int = 20) -> Granted:
@@ -40,58 +39,43 @@ def raise_priority(*, core: int | None = None, level: int = 20) -> Granted:
     Processes and threads that it starts later have ordinary priority, but are bound to the same
     core until they call `leave_core`.
     """
-    problems = []
-    realtime = False
+    granted = Granted()
+    if core is not None:
+        granted = bind({core})
     if sys.platform != "linux":
-        problems.append(
+        problem = (
             f"no real-time scheduling on {sys.platform}: periods may be late beside other processes"
         )
-    else:
-        try:
-            # Without the reset, a restarted learner would inherit the priority and compete with
-            # the loop.
-            os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(level))
-            realtime = True
-        except (OSError, ValueError) as error:
-            problems.append(
-                f"no real-time scheduling at level {level} ({error}): periods may be late beside "
-                "other processes; allow it with `ulimit -r` or CAP_SYS_NICE"
-            )
-    cores = () if core is None else _bind({core}, problems)
-    return Granted(realtime, cores, tuple(problems))
+        return replace(granted, problems=(problem, *granted.problems))
+    try:
+        # Without the reset, a restarted learner would inherit the priority and compete with the
+        # loop.
+        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(level))
+        return replace(granted, realtime=True)
+    except (OSError, ValueError) as error:
+        problem = (
+            f"no real-time scheduling at level {level} ({error}): periods may be late beside "
+            "other processes; allow it with `ulimit -r` or CAP_SYS_NICE"
+        )
+        return replace(granted, problems=(problem, *granted.problems))
+
+
+def bind(cores: set[int]) -> Granted:
+    """Bind the calling thread, and threads that it starts later, to some cores."""
+    if sys.platform != "linux":
+        return Granted(problems=(f"no binding to cores on {sys.platform}",))
+    try:
+        os.sched_setaffinity(0, cores)
+        return Granted(cores=tuple(sorted(os.sched_getaffinity(0))))
+    except (OSError, ValueError, OverflowError) as error:
+        wanted = ", ".join(map(str, sorted(cores))) or "any other"
+        problem = f"not bound to core {wanted} ({error}); this machine has {os.cpu_count()}"
+        return Granted(problems=(problem,))
 
 
 def leave_core(core: int) -> Granted:
     """Keep the calling thread, and threads that it starts later, off the core of the loop."""
-    problems: list[str] = []
-    others = set(range(os.cpu_count() or 1)) - {core}
-    return Granted(False, _bind(others, problems), tuple(problems))
-
-
-def keep_to(core: int) -> Granted:
-    """Bind the calling thread, and threads that it starts later, to one core."""
-    problems: list[str] = []
-    return Granted(False, _bind({core}, problems), tuple(problems))
-
-
-def give_way() -> None:
-    """Lower the priority of the calling process, where the system supports it."""
-    if hasattr(os, "nice"):
-        os.nice(2)
-
-
-def _bind(cores: set[int], problems: list[str]) -> tuple[int, ...]:
-    """Bind the calling thread; return its cores, none if that is not granted."""
-    if sys.platform != "linux":
-        problems.append(f"no binding to cores on {sys.platform}")
-        return ()
-    try:
-        os.sched_setaffinity(0, cores)
-        return tuple(sorted(os.sched_getaffinity(0)))
-    except (OSError, ValueError, OverflowError) as error:
-        wanted = ", ".join(map(str, sorted(cores))) or "any other"
-        problems.append(f"not bound to core {wanted} ({error}); this machine has {os.cpu_count()}")
-        return ()
+    return bind(set(range(os.cpu_count() or 1)) - {core})
 
 
 @contextmanager
@@ -192,21 +176,19 @@ def ended_early(asked: Callable[[], bool], tidy: Callable[[], None]) -> Iterator
                     finally:
                         os._exit(0)
 
-    handlers: dict[Any, Any] = {}
-    for number in (signal.SIGINT, signal.SIGTERM):
-        handlers[number] = signal.signal(number, _ignore)
-    # The system writes to the pipe, whatever Python is busy with.
-    wakeup = signal.set_wakeup_fd(speaking, warn_on_full_buffer=False)
     thread = threading.Thread(target=watch, name="early end", daemon=True)
-    thread.start()
     try:
-        yield lock
+        # The handler does nothing: the system writes to the pipe, whatever Python is busy with.
+        with handled((signal.SIGINT, signal.SIGTERM), lambda *_: None):
+            wakeup = signal.set_wakeup_fd(speaking, warn_on_full_buffer=False)
+            thread.start()
+            try:
+                yield lock
+            finally:
+                over.set()
+                thread.join()
+                signal.set_wakeup_fd(wakeup)
     finally:
-        over.set()
-        thread.join()
-        signal.set_wakeup_fd(wakeup)
-        for number, handler in handlers.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
         missed = select.select([hearing], [], [], 0)[0]
         os.close(hearing)
         os.close(speaking)
@@ -214,5 +196,12 @@ def ended_early(asked: Callable[[], bool], tidy: Callable[[], None]) -> Iterator
             os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _ignore(*_: Any) -> None:
-    """Do nothing: the thread of `ended_early` hears the signal."""
+@contextmanager
+def handled(numbers: Sequence[signal.Signals], handler: Callable[..., None]) -> Iterator[None]:
+    """Handle signals in the main thread, and restore their earlier handlers at the end."""
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, signal.SIG_DFL if earlier is None else earlier)

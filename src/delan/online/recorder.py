@@ -103,6 +103,11 @@ class Recorder:
         """Number of rows that were given and will not be on disk."""
         return self._refused + self._failed
 
+    @property
+    def losses(self) -> dict[str, Any]:
+        """What the recording lacks and why, as fields of `LoopStats`; final once it is closed."""
+        return {"unrecorded": self.dropped, "recording_problem": self.problem}
+
     def close(self, *, patience: float = 10.0) -> None:
         """Write the waiting rows and close the file; give up after `patience` [s]."""
         self._closing.set()

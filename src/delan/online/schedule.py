@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -9,10 +10,8 @@ from jaxtyping import Bool, Float, Int
 from ..errors import DataError
 from ..joints import JointLimits, JointTarget, Trajectory
 from ..motions.cosines import minimum_jerk
-from .guard import SafeTargets, safe_targets
 
 Vector = Float[np.ndarray, " dof"]
-Row = Float[np.ndarray, " columns"]
 Rows = Float[np.ndarray, "time columns"]
 
 MIN_MOVE_SECONDS = 0.5  # shortest move between two motions [s]
@@ -46,10 +45,6 @@ class Schedule:
         """The period after the last row."""
         return self.first + len(self.rows)
 
-    def row(self, period: int) -> Row:
-        """Return the target of a period as (q, q̇, q̈)."""
-        return self.rows[period - self.first]
-
     def target(self, period: int) -> JointTarget:
         """Return the target of a period."""
         row = self.rows[period - self.first]
@@ -69,15 +64,30 @@ class Schedule:
         qd = target.qd_des * (1 - rise)
         qdd = -target.qd_des * rate / (periods * dt)
         q = target.q_des + (np.cumsum(qd, axis=0) - qd[0]) * dt
-        safe = safe_targets(q, qd, qdd, limits)
+        targets = safe_targets(q, qd, qdd, limits)
         return Schedule(
-            rows=np.hstack(safe[:3]),
+            rows=targets.rows,
             piece=np.full(len(q), len(self.labels)),
             labels=(*self.labels, "stop"),
             scored=(*self.scored, False),
-            cut=safe.cut,
+            cut=targets.cut,
             first=period,
         )
+
+
+class SafeTargets(NamedTuple):
+    """Targets (q, q̇, q̈) inside the position limits, and the rows that were clipped."""
+
+    rows: Rows
+    cut: Bool[np.ndarray, " time"]
+
+
+def safe_targets(q: Rows, qd: Rows, qdd: Rows, limits: JointLimits) -> SafeTargets:
+    """Clip targets to the position limits; a clipped joint rests at its limit."""
+    inside = np.clip(q, limits.lower, limits.upper)
+    beyond = inside != q
+    rows = [inside, np.where(beyond, 0.0, qd), np.where(beyond, 0.0, qdd)]
+    return SafeTargets(np.hstack(rows), beyond.any(axis=1))
 
 
 def make_schedule(
@@ -102,18 +112,19 @@ def make_schedule(
     for motion in motions:
         _require_feasible(motion, dt, limits)
         targets = safe_targets(motion.q, motion.qd, motion.qdd, limits)
-        here = pieces[-1].q[-1] if pieces else start
-        if here is not None and (here != targets.q[0]).any():
-            here = np.clip(here, limits.lower, limits.upper)
+        begin = targets.rows[0, : len(limits.lower)]
+        if start is not None and (start != begin).any():
+            here = np.clip(start, limits.lower, limits.upper)
             labels.append(f"to {motion.label}")
             scored.append(False)
-            pieces.append(_move(here, targets.q[0], limits, dt))
+            pieces.append(_move(here, begin, limits, dt))
         labels.append(motion.label)
         scored.append(True)
         pieces.append(targets)
+        start = targets.rows[-1, : len(limits.lower)]
     return Schedule(
-        rows=np.concatenate([np.hstack(piece[:3]) for piece in pieces]),
-        piece=np.repeat(np.arange(len(pieces)), [len(piece.q) for piece in pieces]),
+        rows=np.concatenate([piece.rows for piece in pieces]),
+        piece=np.repeat(np.arange(len(pieces)), [len(piece.rows) for piece in pieces]),
         labels=tuple(labels),
         scored=tuple(scored),
         cut=np.concatenate([piece.cut for piece in pieces]),
@@ -128,10 +139,8 @@ def _move(begin: Vector, end: Vector, limits: JointLimits, dt: float) -> SafeTar
     steps = int(np.ceil(max(MIN_MOVE_SECONDS, slowest) / dt))
     rise, rate, rate_rate = minimum_jerk((np.arange(1, steps) / steps)[:, None])
     duration = steps * dt
-    cut = np.zeros(steps - 1, dtype=bool)
-    return SafeTargets(
-        begin + rise * way, rate * way / duration, rate_rate * way / duration**2, cut
-    )
+    rows = [begin + rise * way, rate * way / duration, rate_rate * way / duration**2]
+    return SafeTargets(np.hstack(rows), np.zeros(steps - 1, dtype=bool))
 
 
 def _require_feasible(motion: Trajectory, dt: float, limits: JointLimits) -> None:

@@ -5,13 +5,13 @@ recording. `run` uses it for one model; the host of a page uses it for several.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import cycle
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin
 
-import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ..errors import SettingsError
@@ -26,17 +26,30 @@ from ..robots.robot import Gains, gains_within
 from ..robots.robot import Robot as Robot
 from ..solvers.plan import SMALL_DOF, SMALL_WIDTH
 from .clocks import SteppedClock, WallClock
-from .controller import TrackingController
-from .learner import Learner, ProcessLearner, SteppedLearner, Task
+from .controller import Compiled, FeedForward, NoFeedForward, feed_forward_of
+from .learner import ProcessLearner, SteppedLearner, Task
 from .loop import LoopSettings, Observers, Rig, run_loop
-from .model_torque import Compiled, FeedForward, NoFeedForward, feed_forward_of
 from .online_learner import LearnerSettings
 from .process import Granted, kept_awake, raise_priority
 from .recorder import Recorder, RecordingFormat
 from .stats import LoopResult, LoopStats, Tracking, finite, row_layout
 
-LEARNED = ("feedforward", "delan", "chain")
+# The models that can be learned online, by name.
+LEARNED = {
+    "feedforward": FeedForwardSettings,
+    "delan": LagrangianNetworkSettings,
+    "chain": LagrangianChainSettings,
+}
 MOVE_SECONDS = 1.0  # typical duration of the move from one motion to the next [s]
+
+
+def require_known(settings: Any) -> None:
+    """Raise if a field with a fixed list of values (a `Literal`) has another value."""
+    for option in fields(settings):
+        value = getattr(settings, option.name)
+        known = get_args(option.type)
+        if get_origin(option.type) is Literal and value not in known:
+            raise SettingsError(f"unknown {option.name} {value!r}; known: {', '.join(known)}")
 
 
 @dataclass(frozen=True)
@@ -74,43 +87,16 @@ class SessionSettings:
     learner: LearnerSettings = field(default_factory=LearnerSettings)
 
     def __post_init__(self) -> None:
-        if self.clock not in ("wall", "stepped"):
-            raise SettingsError(f"unknown clock {self.clock!r}; known: wall, stepped")
-        if self.optimizer not in ("auto", "adam"):
-            raise SettingsError(f"unknown optimizer {self.optimizer!r}; known: auto, adam")
+        require_known(self)
         if self.seconds is not None and not 0 < self.seconds < float("inf"):
             raise SettingsError(f"seconds must be positive and finite, got {self.seconds}")
-
-
-@dataclass(frozen=True, eq=False)
-class Driver:
-    """A model that can drive the robot: its torque and, if it is learned, its learner."""
-
-    feed_forward: FeedForward
-    learner: Learner | None = None
-
-    @property
-    def model(self) -> Any:
-        """The learned model in use; None if there is none."""
-        feed_forward = self.feed_forward
-        if self.learner is None or not isinstance(feed_forward, Compiled):
-            return None
-        if feed_forward.weights is None:
-            return None
-        weights = jax.numpy.asarray(np.asarray(feed_forward.weights))
-        return feed_forward.blueprint.unpack(weights)
-
-    @property
-    def engine(self) -> str | None:
-        """What computes a learned torque; None for other torques."""
-        return self.feed_forward.engine if isinstance(self.feed_forward, Compiled) else None
 
 
 class Session:
     """A robot under control, from the first motion to the last.
 
     Attributes:
-        drivers: the models that can drive the robot, by name.
+        rigs: the robot with each model that can drive it, by name.
         recorder: the recording, if there is one.
         granted: what the system granted to the loop; None with a stepped clock.
         state: last state of the robot; None resets it at the next motion.
@@ -123,38 +109,33 @@ class Session:
         self.loop = settings.loop or LoopSettings(
             rate=rate, feed_forward_rate=min(rate, LoopSettings.feed_forward_rate)
         )
-        self.drivers: dict[str, Driver] = {}
+        self.rigs: dict[str, Rig] = {}
         self.recorder: Recorder | None = None
         self.granted: Granted | None = None
         self.state: JointState | None = None
-        self._controller = TrackingController(gains)
+        self._gains = gains
         self._awake = ExitStack()
 
-    @property
-    def wall(self) -> bool:
-        """Whether the session runs in real time."""
-        return self.settings.clock == "wall"
-
-    def add(self, name: str, feed_forward: FeedForward) -> Driver:
+    def add(self, name: str, feed_forward: FeedForward) -> Rig:
         """Add a model; one that is `Compiled` without weights gets a learner."""
-        learner = None
-        if isinstance(feed_forward, Compiled) and feed_forward.weights is None:
-            learner = self._learner(feed_forward.blueprint)
-        driver = Driver(feed_forward, learner)
-        self.drivers[name] = driver
-        return driver
-
-    def _learner(self, blueprint: Blueprint) -> ProcessLearner | SteppedLearner:
         settings = self.settings
-        task = Task(blueprint, self.robot.dt, settings.learner, settings.seed)
-        if self.wall:
-            return ProcessLearner(task, loop_core=settings.core, patient=settings.patient)
-        return SteppedLearner(task, steps_per_second=settings.steps_per_second)
+        rig = Rig(self.robot, self._gains, feed_forward)
+        if rig.compiled is not None and rig.compiled.weights is None:
+            blueprint = rig.compiled.blueprint
+            task = Task(blueprint, self.robot.dt, settings.learner, settings.seed)
+            if settings.clock == "wall":
+                learner = ProcessLearner(task, loop_core=settings.core, patient=settings.patient)
+            else:
+                learner = SteppedLearner(task, steps_per_second=settings.steps_per_second)
+            rig = replace(rig, learner=learner)
+        self.rigs[name] = rig
+        return rig
 
     def begin(self) -> None:
         """Ask for real-time priority, open the recording, and keep the cores awake."""
         settings = self.settings
-        if self.wall:
+        # The thread of the recorder inherits the core of the loop, so priority comes first.
+        if settings.clock == "wall":
             self.granted = raise_priority(core=settings.core)
         if settings.record is not None:
             joints = self.robot.joints
@@ -167,7 +148,7 @@ class Session:
 
     def drive(
         self,
-        driver: Driver,
+        rig: Rig,
         motions: Trajectory | Sequence[Trajectory],
         *,
         training: bool,
@@ -175,16 +156,12 @@ class Session:
         observers: Observers | None = None,
     ) -> LoopResult:
         """Follow motions from the current state; without `training` the model is frozen."""
+        if recorded:
+            rig = replace(rig, recorder=self.recorder)
         result = run_loop(
-            Rig(
-                self.robot,
-                self._controller,
-                driver.feed_forward,
-                learner=driver.learner,
-                recorder=self.recorder if recorded else None,
-            ),
+            rig,
             motions,
-            WallClock() if self.wall else SteppedClock(),
+            WallClock() if self.settings.clock == "wall" else SteppedClock(),
             settings=replace(self.loop, training=training),
             start=self.state,
             observers=observers,
@@ -196,18 +173,12 @@ class Session:
         """Complete the recording, then end the learners."""
         # Callbacks run in reverse order, even if one fails: the recording is completed first.
         with ExitStack() as ending:
-            for driver in self.drivers.values():
-                if driver.learner is not None:
-                    ending.callback(driver.learner.close)
+            for rig in self.rigs.values():
+                if rig.learner is not None:
+                    ending.callback(rig.learner.close)
             if self.recorder is not None:
                 ending.callback(self.recorder.close)
             ending.callback(self._awake.close)
-
-    def __enter__(self) -> "Session":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,18 +228,24 @@ class OnlineOutcome:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the numbers of the outcome for JSON."""
-        train = self.train.as_dict()
-        tests = {name: result.as_dict() for name, result in self.test.items()}
-        tracking = {name: finite(asdict(value)) for name, value in self.tracking.items()}
-        tracking["train"] = train["tracking"]
-        for name, numbers in tests.items():
+        content = self.train.as_dict()
+        tracking = {"train": content["tracking"]}
+        if self.test:
+            tracking["test"] = finite(asdict(self.tracking["test"]))
+        loops = {}
+        for name, result in self.test.items():
+            numbers = result.as_dict()
             tracking[name] = numbers["tracking"]
+            loops[name] = numbers["loop"]
+        problems = []
+        if self.granted is not None:
+            problems += self.granted.problems
         return {
-            **train,
+            **content,
             "tracking": tracking,
-            "test_loops": {name: numbers["loop"] for name, numbers in tests.items()},
+            "test_loops": loops,
             "engine": self.engine,
-            "problems": [] if self.granted is None else list(self.granted.problems),
+            "problems": problems,
         }
 
 
@@ -301,32 +278,33 @@ def run(
     if settings.seconds is not None and training:
         training = take_seconds(cycle(training), settings.seconds)
     tests = {}
-    with Session(robot, gains, settings) as session:
-        driver = session.add("model", make_feed_forward(model, robot.joints, settings))
+    with closing(Session(robot, gains, settings)) as session:
+        rig = session.add("model", make_feed_forward(model, robot.joints, settings))
         session.begin()
-        train = session.drive(driver, training, training=True, observers=observers)
+        train = session.drive(rig, training, training=True, observers=observers)
         for name, references in (test or {}).items():
             if observers.stop.is_set() or train.ended != "finished":
                 break
             tests[name] = session.drive(
-                driver, references, training=False, recorded=False, observers=observers
+                rig, references, training=False, recorded=False, observers=observers
             )
-    return OnlineOutcome(
-        train=_with_losses(train, session.recorder),
-        test=tests,
-        model=driver.model,
-        engine=driver.engine,
-        granted=session.granted,
-        recording=None if settings.record is None else Path(settings.record),
-    )
+    return _with_ending(OnlineOutcome(train, tests, None, granted=session.granted), session, rig)
 
 
-def _with_losses(train: LoopResult, recorder: Recorder | None) -> LoopResult:
-    """Return the result with what a closed recording lacks, which is known only after closing."""
-    if recorder is None:
-        return train
-    stats = replace(train.stats, unrecorded=recorder.dropped, recording_problem=recorder.problem)
-    return replace(train, stats=stats)
+def _with_ending(outcome: OnlineOutcome, session: Session, rig: Rig) -> OnlineOutcome:
+    """Add what a closed session leaves: the model, and what its recording lacks."""
+    compiled = rig.compiled
+    if compiled is not None:
+        outcome = replace(outcome, engine=compiled.engine)
+        if rig.learner is not None and compiled.weights is not None:
+            weights = jnp.asarray(np.asarray(compiled.weights))
+            outcome = replace(outcome, model=compiled.blueprint.unpack(weights))
+    if session.recorder is not None:
+        # What a recording lacks is known only after it was closed.
+        stats = replace(outcome.train.stats, **session.recorder.losses)
+        train = replace(outcome.train, stats=stats)
+        outcome = replace(outcome, train=train, recording=Path(session.recorder.path))
+    return outcome
 
 
 def make_feed_forward(
@@ -338,7 +316,7 @@ def make_feed_forward(
     if isinstance(model, str):
         if model == "none":
             return NoFeedForward(joints)
-        return Compiled(blueprint_of(model, joints, settings))
+        model = blueprint_of(model, joints, settings)
     if isinstance(model, Blueprint):
         return Compiled(model)
     return model if isinstance(model, FeedForward) else feed_forward_of(model)
@@ -352,11 +330,9 @@ def blueprint_of(model: str, joints: Joints, settings: SessionSettings) -> Bluep
         raise SettingsError(
             "friction terms are learned with the model chain or delan, not with feedforward"
         )
-    if model == "chain":
-        return Blueprint(joints, LagrangianChainSettings(), settings.friction)
-    small = joints.dof <= SMALL_DOF and settings.optimizer == "auto"
-    network = LagrangianNetworkSettings() if model == "delan" else FeedForwardSettings()
-    if small:
+    network = LEARNED[model]()
+    # A chain has no width.
+    if model != "chain" and joints.dof <= SMALL_DOF and settings.optimizer == "auto":
         network = replace(network, width=SMALL_WIDTH)
     return Blueprint.named(joints, network, settings.friction)
 

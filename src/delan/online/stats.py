@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -11,7 +11,6 @@ from jaxtyping import Float, Int
 from ..joints import JointState
 from .channels import RowLayout
 
-Vector = Float[np.ndarray, " dof"]
 Row = Float[np.ndarray, " columns"]
 Rows = Float[np.ndarray, "time dof"]
 
@@ -120,16 +119,16 @@ class LoopStats:
     periods: int
     missed: int
     late_feedforward: int
-    lost_samples: int
-    restarts: int
-    swaps: int
-    refused: Mapping[str, int]
+    lost_samples: int = 0
+    restarts: int = 0
+    swaps: int = 0
+    refused: Mapping[str, int] = field(default_factory=dict)
     guard: Mapping[str, int]
     torque_max: tuple[float, ...]
     lateness_us: Percentiles
     parts_us: Mapping[str, Percentiles]
-    unrecorded: int
-    recording_problem: str | None
+    unrecorded: int = 0
+    recording_problem: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the stats for JSON: `refused` as a number, its causes separately."""
@@ -194,7 +193,9 @@ class LoopResult:
     @property
     def segments(self) -> tuple[Segment, ...]:
         """The reference motions that were begun, in order."""
-        step = float(self.t[1] - self.t[0]) if len(self.t) > 1 else 0.0
+        step = 0.0
+        if len(self.t) > 1:
+            step = float(self.t[1] - self.t[0])
         segments = []
         for piece in np.unique(self.piece).tolist():
             if not self.scored[piece]:
@@ -221,11 +222,9 @@ class LoopResult:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the numbers of the run for JSON; refusals only as counts."""
+        segments = [asdict(segment) for segment in self.segments]
         content = {
-            "tracking": {
-                **asdict(self.tracking),
-                "segments": [asdict(segment) for segment in self.segments],
-            },
+            "tracking": {**asdict(self.tracking), "segments": segments},
             "loop": self.stats.as_dict(),
             "first_model_seconds": self.first_model_seconds,
             "ended": self.ended,
@@ -241,25 +240,16 @@ def finite(value: Any) -> Any:
         return {name: finite(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
         return [finite(part) for part in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value
-
-
-class LogEntry(NamedTuple):
-    """What is logged of a period; the target as (q, q̇, q̈)."""
-
-    t: float
-    state: JointState
-    tau: Vector
-    target: Row
-    feed_forward: Vector
-    piece: Any
-    model: int
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value
 
 
 class Log:
     """The rows and times of a run, in memory allocated before it begins.
 
     Attributes:
+        rows: a row for each period, in the order of `row_layout`; written by the loop.
         ticks: number of periods in which the loop acted.
     """
 
@@ -267,7 +257,7 @@ class Log:
         """Allocate memory for at most the given number of periods."""
         self._layout = row_layout(dof)
         # `full` writes every page, so that the system provides the memory now, not in the loop.
-        self._rows = np.full((periods, self._layout.width), np.nan)
+        self.rows = np.full((periods, self._layout.width), np.nan)
         self._times = np.full((periods, len(PARTS)), 0.0)
         self._lateness = np.full(periods, 0.0)
         self._columns = {part: column for column, part in enumerate(PARTS)}
@@ -289,34 +279,21 @@ class Log:
         self._lateness[self.ticks] = lateness
         self.ticks += 1
 
-    def write(self, k: int, entry: LogEntry) -> Row:
-        """Log period k; return its row, in the order of `row_layout`."""
-        row = self._rows[k]
-        t, state, tau, target, feed_forward, piece, model = entry
-        np.concatenate(
-            [(t,), state.q, state.qd, tau, target, feed_forward, (piece, model)], out=row
-        )
-        return row
-
-    def row(self, k: int) -> Row:
-        """Return the row of period k."""
-        return self._rows[k]
-
-    def with_state(self, row: Row, state: JointState) -> Row:
-        """Return a copy of a row with another state."""
-        row = row.copy()
+    def with_state(self, k: int, state: JointState) -> Row:
+        """Return a copy of the row of period k with another state."""
+        row = self.rows[k].copy()
         row[self._layout.slices["q"]] = state.q
         row[self._layout.slices["qd"]] = state.qd
         return row
 
     def recent_error(self, k: int, periods: int) -> tuple[float, ...]:
         """Return the root mean square of q_des − q over the periods up to k, per joint."""
-        columns = self._layout.unpack(self._rows[max(0, k + 1 - periods) : k + 1])
+        columns = self._layout.unpack(self.rows[max(0, k + 1 - periods) : k + 1])
         return tuple(np.sqrt(np.mean((columns["q_des"] - columns["q"]) ** 2, axis=0)).tolist())
 
     def columns(self, periods: int) -> dict[str, Any]:
         """Return the arrays of a `LoopResult`."""
-        columns: dict[str, Any] = self._layout.unpack(self._rows[:periods])
+        columns: dict[str, Any] = self._layout.unpack(self.rows[:periods])
         columns["t"] = columns["t"][:, 0]
         columns["piece"] = columns.pop("trajectory")[:, 0].astype(int)
         columns["model"] = columns["model"][:, 0].astype(int)
@@ -324,7 +301,7 @@ class Log:
 
     def torque_max(self, periods: int) -> tuple[float, ...]:
         """Return the largest absolute torque of each joint."""
-        tau = self._layout.unpack(self._rows[:periods])["tau"]
+        tau = self._layout.unpack(self.rows[:periods])["tau"]
         return tuple(np.max(np.abs(tau), axis=0, initial=0.0).tolist())
 
     @property

@@ -16,7 +16,7 @@ from ..learning.scores import Scores, evaluate
 from ..learning.study import Study, TrainingResult
 from ..models.rigid_body import RigidBody
 from ..motions.letters import LETTERS
-from ..robots.two_link import TWO_LINK
+from ..robots.arms import TWO_LINK
 from ..solvers.plan import ModelChoice
 from ..solvers.settings import Progress, TrainingSettings
 from .motion_logs import letter_log

@@ -26,8 +26,7 @@ from threadpoolctl import threadpool_limits
 
 from ..errors import SettingsError
 from .backends import Backend, Workers, open_workers
-from .cells import Cell, Result
-from .store import Store, Stored, code_version
+from .cells import Cell, Result, Store, Stored, code_version
 
 LIBRARIES = ("delan", "jax", "jaxlib", "numpy", "scipy", "mujoco", "pin")
 TRACEBACK_FRAMES = 3

@@ -13,13 +13,12 @@ from ..models.rigid_body import RigidBody
 from ..motions.cosines import cosines
 from ..motions.letters import LETTERS
 from ..online.clocks import SteppedClock
-from ..online.controller import TrackingController
+from ..online.controller import Direct
 from ..online.loop import Rig, run_loop
-from ..online.model_torque import Direct
+from ..robots.arms import TWO_LINK, WRITING, letter_motion
 from ..robots.cable_drive import CableDrivenRobot
 from ..robots.description import Arm
 from ..robots.robot import low_gains
-from ..robots.two_link import TWO_LINK, WRITING, letter_motion
 
 # Mean speed of the pen [m/s].
 LETTER_SPEED = 0.45
@@ -79,8 +78,8 @@ def cable_log(arm: Arm, believed: Arm, seeds: Sequence[int], *, speed: float = 1
 
     Its controller uses the inverse dynamics of the arm `believed`.
     """
-    controller = TrackingController(low_gains(arm))
-    rig = Rig(CableDrivenRobot(arm), controller, Direct(RigidBody.from_urdf(believed.urdf())))
+    model = Direct(RigidBody.from_urdf(believed.urdf()))
+    rig = Rig(CableDrivenRobot(arm), low_gains(arm), model)
     motions = [cosine_motion(arm.limits, seed, speed, ENCODER_PERIOD) for seed in seeds]
     run = run_loop(rig, motions, SteppedClock())
     scored = np.array(run.scored)[run.piece]

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..figures import drawing
 from ..learning.scores import evaluate
-from ..robots.barrett_wam import WAM4, WAM4_ANALYTIC
+from ..robots.arms import WAM4, WAM4_ANALYTIC
 from .cells import Cell, Claim, Drawn, Experiment, Result, Results, Size, verdict
 from .comparison import STYLES, fitted
 from .error_curves import draw_curves, legend_below

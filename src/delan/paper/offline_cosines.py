@@ -13,7 +13,7 @@ from ..figures import drawing
 from ..joints import Dataset, Recording
 from ..learning.scores import evaluate
 from ..logs.filters import low_passed
-from ..robots.barrett_wam import WAM4, WAM4_ANALYTIC, WAM7, WAM7_ANALYTIC
+from ..robots.arms import WAM4, WAM4_ANALYTIC, WAM7, WAM7_ANALYTIC
 from .cells import Cell, Claim, Drawn, Experiment, Result, Results, Size, verdict
 from .comparison import STYLES, fitted
 from .error_curves import by_speed, draw_speeds, legend_below, listed, median_ratios, ratio

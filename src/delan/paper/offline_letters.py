@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from ..figures import drawing
 from ..learning.scores import evaluate
-from ..robots.two_link import TWO_LINK
+from ..robots.arms import TWO_LINK
 from .cells import Cell, Claim, Drawn, Experiment, Result, Results, Size, verdict
 from .comparison import fitted
 from .error_curves import all_below, draw_curves, legend_below, listed

@@ -10,7 +10,7 @@ from ..figures import TRUTH, drawing
 from ..motions.letters import LETTERS
 from ..online.online_run import OnlineRun, run_online
 from ..online.stats import LoopResult
-from ..robots.two_link import letter_motion, pen_position
+from ..robots.arms import letter_motion, pen_position
 from .cells import Cell, Claim, Drawn, Experiment, Result, Results, Size, verdict
 from .comparison import STYLES
 from .error_curves import all_below, draw_curves, legend_below, listed, median_ratios, ratio

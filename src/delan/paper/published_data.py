@@ -11,7 +11,7 @@ from ..joints import Dataset
 from ..learning.scores import evaluate
 from ..logs.preparation import prepare
 from ..logs.reading import read_log
-from ..robots.two_link import TWO_LINK
+from ..robots.arms import TWO_LINK
 from .cells import Cell, Claim, Drawn, Experiment, Result, Results, Size, verdict
 from .comparison import STYLES, TrainingChoice, best_of, fitted
 

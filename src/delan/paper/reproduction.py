@@ -12,9 +12,8 @@ import joblib
 
 from ..errors import SettingsError
 from .backends import Backend
-from .cells import Cell, Claim, Drawn, Experiment, Result, Results, Size
+from .cells import Cell, Claim, Drawn, Experiment, Result, Results, Size, Store, Stored
 from .grid import GridProgress, Outcome, run_grid
-from .store import Store, Stored
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 from ..figures import drawing, truth_line
 from ..joints import COMPONENTS
 from ..learning.scores import evaluate, predict
-from ..robots.two_link import TWO_LINK
+from ..robots.arms import TWO_LINK
 from .cells import Cell, Claim, Drawn, Experiment, Result, Results, Size
 from .comparison import STYLES, fitted
 from .error_curves import all_below, legend_below

@@ -11,7 +11,7 @@ import numpy as np
 from ..figures import drawing
 from ..joints import Dataset
 from ..learning.scores import evaluate
-from ..robots.barrett_wam import WAM4
+from ..robots.arms import WAM4
 from .cells import Cell, Claim, Drawn, Experiment, Result, Results, Size, verdict
 from .comparison import CANDIDATES, CHOSEN, STYLES, train
 from .error_curves import legend_below

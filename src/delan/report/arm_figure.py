@@ -29,7 +29,9 @@ DOTTED = (0, (0.5, 0.4))  # the line style of a prismatic joint's axis
 
 def draw_skeleton(learned: LearnedArm, true: LearnedArm | None = None) -> Figure:
     """Draw the learned arm at joint positions zero, over the true arm if there is one."""
-    arms = [learned] if true is None else [true, laid_over(learned, true)]
+    arms = [learned]
+    if true is not None:
+        arms = [true, laid_over(learned, true)]
     low, high = _box(arms)
     size = float((high - low).max())
     with drawing(7.6, 5.6) as figure:
@@ -170,15 +172,19 @@ def _add_gravity(axes: Any, gravity: Point, corner: Point, size: float) -> None:
     arrow = {"arrowstyle": "->", "color": INK, "linewidth": 0.9, "shrinkA": 0, "shrinkB": 0}
     axes.annotate("", xy=end, xytext=start, xycoords="axes fraction", arrowprops=arrow)
     # The word stands at the tail of the arrow, on the side away from it.
-    above = end[1] < start[1]
+    offset = (0, -3)
+    alignment = "top"
+    if end[1] < start[1]:
+        offset = (0, 3)
+        alignment = "bottom"
     axes.annotate(
         "gravity",
         xy=start,
-        xytext=(0, 3 if above else -3),
+        xytext=offset,
         xycoords="axes fraction",
         textcoords="offset points",
         ha="center",
-        va="bottom" if above else "top",
+        va=alignment,
         fontsize=8,
     )
 

@@ -13,8 +13,7 @@ from matplotlib.transforms import ScaledTranslation, blended_transform_factory
 from ..figures import INK, LEARNED, drawing
 from ..joints import Recording
 from ..logs.doctor import Finding
-from ..logs.doctor.finding import Kind, plural
-from ..logs.doctor.large_logs import RowMap
+from ..logs.doctor.finding import Kind, RowMap, plural
 
 # Size of the picture: its width, the height per joint, and the largest height [inches].
 WIDTH = 11.5
@@ -55,6 +54,11 @@ class _Mark:
     def kind(self) -> Kind:
         return self.finding.kind
 
+    @property
+    def of_joint(self) -> bool:
+        """Whether the finding is about one joint."""
+        return self.finding.joint is not None
+
     def concerns(self, name: str, joint: int) -> bool:
         """Whether the finding is about this channel."""
         columns = (None, "t", "trajectory", name)
@@ -68,13 +72,9 @@ def draw_check(recording: Recording, findings: Sequence[Finding]) -> Figure:
     In an excerpt of a log, rows between its segments are marked at the nearest row.
     """
     joints = recording.joints
-    shown = [finding for finding in findings if finding.severity != "note"]
-    if recording.excerpt is not None:
-        row_map = RowMap(recording.excerpt.segments)
-        shown = [row_map.to_recording(finding) for finding in shown]
     names = [name for name in QUANTITIES if getattr(recording, name) is not None]
     clock, breaks = _clock(recording)
-    marks = [_Mark(finding, _places(clock, finding.rows)) for finding in shown]
+    marks = _marks(recording, findings, clock)
     colours = _colours(marks)
     has_strips = any(mark.spans for mark in marks)
     title_pad = 72 * (STRIP + 2 * ABOVE) if has_strips else None
@@ -99,6 +99,18 @@ def draw_check(recording: Recording, findings: Sequence[Finding]) -> Figure:
     return figure
 
 
+def _marks(recording: Recording, findings: Sequence[Finding], clock: np.ndarray) -> list[_Mark]:
+    """Return errors and warnings with the times of their rows."""
+    marks = []
+    for finding in findings:
+        if finding.severity == "note":
+            continue
+        if recording.excerpt is not None:
+            finding = RowMap(recording.excerpt.segments).to_recording(finding)
+        marks.append(_Mark(finding, _places(clock, finding.rows)))
+    return marks
+
+
 def _time_label(recording: Recording, breaks: np.ndarray) -> str:
     if len(breaks) == 0:
         return "time [s]"
@@ -121,7 +133,9 @@ def _clock(recording: Recording) -> tuple[np.ndarray, np.ndarray]:
     steps = np.diff(recording.t)
     inside = np.diff(recording.trajectory) == 0
     good = np.isfinite(steps) & (steps > 0) & inside
-    usual = float(np.median(steps[good])) if good.any() else 1.0
+    usual = 1.0
+    if good.any():
+        usual = float(np.median(steps[good]))
     clock = np.concatenate([[0.0], np.cumsum(np.where(good, steps, usual))])
     return clock, np.flatnonzero(~inside) + 1
 
@@ -138,7 +152,9 @@ def _draw_channel(axes: Axes, clock: np.ndarray, breaks: np.ndarray, values: np.
         high = float(finite.max())
         margin = 0.06 * (high - low) or 0.1 * abs(high) or 1.0
         axes.set_ylim(low - margin, high + margin)
-    axes.set_xlim(clock[0], clock[-1] if clock[-1] > clock[0] else clock[0] + 1.0)
+    # A log of one row still needs an axis of some length.
+    duration = (clock[-1] - clock[0]) or 1.0
+    axes.set_xlim(clock[0], clock[0] + duration)
     axes.grid(axis="y")
     axes.locator_params(axis="y", nbins=4)
 
@@ -163,9 +179,7 @@ def _draw_marks(
     axes: Axes, marks: Sequence[_Mark], colours: Mapping[Kind, str], title_pad: float | None
 ) -> None:
     """Mark rows in the strip above, one lane per kind, and shade or frame findings of the joint."""
-    with_spans = {mark.kind for mark in marks if mark.spans}
-    lanes = [kind for kind in colours if kind in with_spans]
-    height = min(LANE, STRIP / max(1, len(lanes)))
+    height = min(LANE, STRIP / max(1, len({mark.kind for mark in marks if mark.spans})))
     above = ScaledTranslation(0, 1, axes.transAxes)  # pyright: ignore[reportArgumentType]
     inches = axes.figure.dpi_scale_trans + above
     strip = {
@@ -174,28 +188,31 @@ def _draw_marks(
         "clip_on": False,
     }
     start, stop = axes.get_xlim()
-    bottoms = {}
-    for lane, kind in enumerate(lanes):
-        bottoms[kind] = (ABOVE + height * lane, 0.8 * height)
-        axes.broken_barh([(start, stop - start)], bottoms[kind], color=LANE_COLOUR, **strip)
+    lanes: dict[Kind, tuple[float, float]] = {}
+    titles = []
+    for kind in colours:
+        of_kind = [mark for mark in marks if mark.kind == kind]
+        if any(mark.spans for mark in of_kind):
+            lanes[kind] = (ABOVE + height * len(lanes), 0.8 * height)
+            axes.broken_barh([(start, stop - start)], lanes[kind], color=LANE_COLOUR, **strip)
+        if any(mark.of_joint for mark in of_kind):
+            titles.append(kind)
+    # The worst finding is drawn last, on top of the others.
     for mark in reversed(marks):
         colour = colours[mark.kind]
-        of_joint = mark.finding.joint is not None
-        if mark.spans:
-            bars = [(start, stop - start) for start, stop in mark.spans]
-            axes.broken_barh(bars, bottoms[mark.kind], color=colour, **strip)
-            if of_joint and len(bars) <= MOST_SHADED:
-                panel = axes.get_xaxis_transform()
-                shade = {"color": colour, "alpha": 0.2, "linewidth": 0, "zorder": 0}
-                axes.broken_barh(bars, (0, 1), transform=panel, **shade)
-        elif of_joint:
+        bars = [(start, stop - start) for start, stop in mark.spans]
+        if bars:
+            axes.broken_barh(bars, lanes[mark.kind], color=colour, **strip)
+        if mark.of_joint and 0 < len(bars) <= MOST_SHADED:
+            panel = axes.get_xaxis_transform()
+            shade = {"color": colour, "alpha": 0.2, "linewidth": 0, "zorder": 0}
+            axes.broken_barh(bars, (0, 1), transform=panel, **shade)
+        if mark.of_joint and not bars:
             for side in axes.spines.values():
                 side.set(visible=True, color=colour, linewidth=1.6)
-    of_this_joint = {mark.kind for mark in marks if mark.finding.joint is not None}
-    kinds: list[Kind] = [kind for kind in colours if kind in of_this_joint]
-    if kinds:
-        text = ", ".join(_words(kind) for kind in kinds)
-        axes.set_title(text, loc="right", color=colours[kinds[0]], fontsize=8, pad=title_pad)
+    if titles:
+        text = ", ".join(map(_words, titles))
+        axes.set_title(text, loc="right", color=colours[titles[0]], fontsize=8, pad=title_pad)
 
 
 def _places(clock: np.ndarray, rows: Sequence[tuple[int, int]]) -> list[tuple[float, float]]:
@@ -216,8 +233,9 @@ def _places(clock: np.ndarray, rows: Sequence[tuple[int, int]]) -> list[tuple[fl
         if places and start <= places[-1][1]:
             start = places.pop()[0]
         places.append((start, stop))
-    marked = sum(stop - start for start, stop in places)
-    return [] if marked > EVERYWHERE * whole else places
+    if sum(stop - start for start, stop in places) > EVERYWHERE * whole:
+        return []
+    return places
 
 
 def _legend(figure: Figure, marks: Sequence[_Mark], colours: Mapping[Kind, str]) -> None:
@@ -228,10 +246,13 @@ def _legend(figure: Figure, marks: Sequence[_Mark], colours: Mapping[Kind, str])
     everywhere = []
     visible: dict[Kind, list[Finding]] = {}
     for mark in marks:
-        if mark.spans or mark.finding.joint is not None:
+        if mark.spans or mark.of_joint:
             visible.setdefault(mark.kind, []).append(mark.finding)
         else:
-            everywhere.append(_whole_log(mark.finding))
+            facts = [mark.finding.severity, mark.finding.column or "all joints"]
+            if mark.finding.rows:
+                facts.append(plural(len(mark.finding.rows), "place"))
+            everywhere.append(f"{_words(mark.kind)} ({', '.join(facts)})")
     title = None
     if everywhere:
         title = "everywhere, and therefore not marked: " + ", ".join(everywhere)
@@ -244,13 +265,6 @@ def _legend(figure: Figure, marks: Sequence[_Mark], colours: Mapping[Kind, str])
                 label += f", {plural(count, 'place')}"
             handles.append(Patch(color=colour, label=label))
     figure.legend(handles=handles, loc="outside upper right", ncols=4, title=title)
-
-
-def _whole_log(finding: Finding) -> str:
-    facts = [finding.severity, finding.column or "all joints"]
-    if finding.rows:
-        facts.append(plural(len(finding.rows), "place"))
-    return f"{_words(finding.kind)} ({', '.join(facts)})"
 
 
 def _words(kind: Kind) -> str:

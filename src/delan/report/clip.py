@@ -27,6 +27,7 @@ TRAIL_SECONDS = 3.0
 AHEAD_SECONDS = 1.0
 # Time between two points of a path [s].
 PATH_STEP = 0.01
+# A curve with more points than its axes have pixels would only take longer to draw.
 MOST_ERROR_POINTS = 1500
 DPI = 100
 # The pictures have few colours; a small palette keeps a GIF small.
@@ -73,7 +74,9 @@ class ClipSettings:
 def pictures(arm: Arm, takes: Sequence[Take], settings: ClipSettings) -> Iterator[Picture]:
     """Yield the pictures of a clip of one arm or two, in real time."""
     colours = (LEARNED, RIVAL)
-    stages = [_Stage(arm, take, colours[i]) for i, take in enumerate(takes)]
+    stages = []
+    for take, colour in zip(takes, colours, strict=False):
+        stages.append(_Stage(arm, take, colour))
     end = min(float(take.t[-1]) for take in takes)
     with drawing(settings.width, settings.height) as figure:
         canvas = FigureCanvasAgg(figure)
@@ -253,6 +256,7 @@ def _write_mp4(path: Path, frames: Iterator[Picture], period: int, ffmpeg: str) 
     # The pixel format yuv420p needs even sizes.
     height = 2 * (first.shape[0] // 2)
     width = 2 * (first.shape[1] // 2)
+    # Written beside the clip and renamed, so that a failure leaves the previous clip intact.
     partial = path.with_name(f".{path.stem}.part.mp4")
     source = f"-f rawvideo -pix_fmt rgb24 -s {width}x{height} -r 1000/{period} -i -"
     target = "-an -pix_fmt yuv420p -movflags +faststart"

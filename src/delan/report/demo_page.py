@@ -6,33 +6,35 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 
 from ..figures import INK, LEARNED, RIVAL, as_image, drawing, truth_line
 from ..joints import COMPONENTS, TorqueComponents
 from ..learning.scores import predict
-from ..models.model import Model
 from ..paper.demo import DemoFit, DemoResult
-from ..robots.two_link import WRITING, pen_position
+from ..robots.arms import WRITING, pen_position
 from ..storage import write_whole
+from . import rendered
 
 COLOURS = {"DeLaN": LEARNED, "feed-forward": RIVAL}
-PART_NAMES = {"inertial": "inertial H q̈", "coriolis": "Coriolis c(q, q̇)", "gravity": "gravity g(q)"}
+OPTIMIZERS = {"lm": "Levenberg–Marquardt", "adam": "Adam"}
+PART_NAMES = {
+    "inertial": "inertial H q̈",
+    "coriolis": "Coriolis c(q, q̇)",
+    "gravity": "gravity g(q)",
+}
 
 
 def write_demo_page(result: DemoResult, path: Path) -> None:
     """Write the page as a whole; an exception leaves the previous file intact."""
-    environment = Environment(
-        loader=PackageLoader("delan.report"), autoescape=True, undefined=StrictUndefined
-    )
     settings = result.settings
     learned = learned_torques(result)
     letters = []
     for label, letter in enumerate(settings.letters):
         image = as_image(draw_torques(result, learned, label))
         letters.append({"letter": letter, "test": letter in settings.test, "image": image})
-    page = environment.get_template("demo.html").render(
+    page = rendered(
+        "demo.html",
         letters=sorted(letters, key=lambda row: not row["test"]),  # test letters first
         models={name: _model_row(fitted) for name, fitted in result.models.items()},
         parts=PART_NAMES,
@@ -54,12 +56,12 @@ def _model_row(fitted: DemoFit) -> dict[str, Any]:
     scores = fitted.scores
     result = fitted.result
     model: Any = result.model
-    network = model.residual if model.mechanics is None else model.mechanics
+    network = model.mechanics or model.residual
     return {
         "torque": scores.torque,
         "components": scores.components,
         "rollouts": scores.rollouts,
-        "optimizer": "Levenberg–Marquardt" if result.optimizer == "lm" else "Adam",
+        "optimizer": OPTIMIZERS[result.optimizer],
         "width": network.settings.width,
         "depth": network.settings.depth,
         "seconds": result.seconds,
@@ -138,9 +140,8 @@ def draw_losses(result: DemoResult) -> Figure:
         for name, fitted in result.models.items():
             colour = COLOURS[name]
             history = fitted.result.history
-            seconds = [row.seconds for row in history]
-            validation = [row.validation for row in history]
-            training = [row.training for row in history]
+            rows = [(row.seconds, row.validation, row.training) for row in history]
+            seconds, validation, training = np.array(rows).reshape(-1, 3).T
             label = f"{name}, validation letters"
             axes.plot(seconds, validation, color=colour, linewidth=1.6, label=label)
             label = f"{name}, training letters"
@@ -156,10 +157,11 @@ def draw_losses(result: DemoResult) -> Figure:
 def draw_inertia(result: DemoResult) -> Figure:
     """Draw the entries of H over the elbow angle; on the true arm the shoulder has no influence."""
     model = result.models["DeLaN"].result.model
-    assert isinstance(model, Model)
     seen = result.dataset.q
-    low, high = seen[:, 1].min(), seen[:, 1].max()
+    low = seen[:, 1].min()
+    high = seen[:, 1].max()
     shoulder = np.linspace(seen[:, 0].min(), seen[:, 0].max(), 15)
+    # Beyond the recorded angles too, where the network has to extrapolate.
     elbow = np.linspace(low - 0.5, high + 0.5, 101)
     grid = np.stack(np.meshgrid(shoulder, elbow, indexing="ij"), axis=-1)
     with jax.enable_x64(True):
@@ -171,7 +173,8 @@ def draw_inertia(result: DemoResult) -> Figure:
         for axes, (i, j) in zip(row, ((0, 0), (0, 1), (1, 1)), strict=True):
             entry = learned[:, :, i, j]
             true_entry = truth[:, i, j]
-            least, most = entry.min(axis=0), entry.max(axis=0)
+            least = entry.min(axis=0)
+            most = entry.max(axis=0)
             axes.axvspan(low, high, color="#f1f4f7", linewidth=0)
             truth_line(axes, elbow, true_entry, "truth")
             axes.fill_between(elbow, least, most, color=LEARNED, alpha=0.25, linewidth=0)

@@ -210,7 +210,7 @@ def dots(axes: Axes, x: np.ndarray, y: np.ndarray, label: str | None = None) -> 
     style: Any = {"color": DOTS, "markersize": 3.0, "alpha": 0.45, "markeredgewidth": 0}
     if len(x) < MOST_DOTS / 2:
         style |= {"markersize": 4.0, "alpha": 0.6}
-    # Pixels: so many dots as vector graphics would make the page slow.
+    # Pixels: thousands of dots as vector graphics would make the page slow.
     axes.plot(x, y, ".", rasterized=True, label=label, **style)
     axes.grid(axis="y")
 
@@ -228,16 +228,19 @@ def _continuous_time(samples: Dataset) -> Float[np.ndarray, " time"]:
 def _running_median(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the medians of x and of y in bins of equally many samples along x."""
     order = np.argsort(x, kind="stable")
-    bins = np.array_split(order, min(BINS, len(order)))
-    return np.array([np.median(x[rows]) for rows in bins]), np.array(
-        [np.median(y[rows]) for rows in bins]
-    )
+    medians = []
+    for rows in np.array_split(order, min(BINS, len(order))):
+        medians.append((np.median(x[rows]), np.median(y[rows])))
+    along, across = np.array(medians).T
+    return along, across
 
 
 def plain_numbers(axis: Axis) -> None:
     """Put the ticks of a logarithmic axis at 1, 2, 5, 10, … or, over a wide range, at 1, 10, …"""
     low, high = axis.get_view_interval()
-    subs = (1.0,) if high > 1e3 * low else (1.0, 2.0, 5.0)
+    subs = (1.0, 2.0, 5.0)
+    if high > 1e3 * low:
+        subs = (1.0,)
     axis.set_major_locator(LogLocator(subs=subs))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_locator(NullLocator())
@@ -245,8 +248,7 @@ def plain_numbers(axis: Axis) -> None:
 
 def draw_cutoffs(trials: tuple[CutoffTrial, ...], chosen: float) -> Figure:
     """Draw the validation error against the cut-off of the filter, with the chosen one marked."""
-    cutoffs = np.array([trial.cutoff for trial in trials])
-    errors = np.array([trial.validation for trial in trials])
+    cutoffs, errors = np.array([(trial.cutoff, trial.validation) for trial in trials]).T
     best = int(np.argmin(np.abs(cutoffs - chosen)))
     with drawing(5.6, 2.7) as figure:
         axes = figure.subplots()
@@ -279,7 +281,7 @@ def draw_friction(model: Any, prediction: Predicted) -> Figure | None:
     chosen = evenly_spaced(len(samples), MOST_DOTS)
     columns = min(samples.dof, 4)
     rows = -(-samples.dof // columns)
-    with drawing(WIDTH if columns > 2 else 3.2 * columns + 0.4, 2.1 * rows + 0.5) as figure:
+    with drawing(_width(columns, 0.4), 2.1 * rows + 0.5) as figure:
         panels = list(figure.subplots(rows, columns, squeeze=False).flat)
         for spare in panels[samples.dof :]:
             spare.axis("off")
@@ -296,9 +298,17 @@ def draw_friction(model: Any, prediction: Predicted) -> Figure | None:
             margin = 0.15 * (high - low) or 1.0
             panel.set_ylim(low - margin, high + margin)
         handles, labels = panels[0].get_legend_handles_labels()
-        beside = len(labels) if columns > 2 else 1
+        # In a narrow figure the labels stand one below the other.
+        beside = 1
+        if columns > 2:
+            beside = len(labels)
         figure.legend(handles, labels, loc="outside lower center", ncols=beside, markerscale=3)
     return figure
+
+
+def _width(columns: int, margin: float) -> float:
+    """Return the width of a figure: one or two columns do not fill the page."""
+    return WIDTH if columns > 2 else 3.2 * columns + margin
 
 
 def _add_friction_lines(
@@ -336,14 +346,17 @@ def draw_workspace(model: Any, samples: Dataset) -> Figure:
     """Draw inertia and gravity torque over the range of each joint, the others at their median."""
     dof = samples.dof
     joints = samples.joints
-    with drawing(WIDTH if dof > 2 else 3.2 * dof + 1.4, 4.6) as figure:
+    # Titles and ticks of many columns would overlap.
+    title_size = 8 if dof > 5 else 9
+    ticks = 3 if dof > 4 else 5
+    with drawing(_width(dof, 1.4), 4.6) as figure:
         axes = figure.subplots(2, dof, squeeze=False, sharex="col", sharey="row")
         for joint in range(dof):
             upper, lower = axes[:, joint]
             _add_sweep(upper, lower, model, samples, joint)
-            upper.set_title(joints.names[joint], fontsize=9 if dof < 6 else 8)
+            upper.set_title(joints.names[joint], fontsize=title_size)
             lower.set_xlabel(f"[{joints.units[joint].q}]")
-            lower.locator_params(axis="x", nbins=3 if dof > 4 else 5)
+            lower.locator_params(axis="x", nbins=ticks)
             upper.grid(axis="y")
             lower.grid(axis="y")
         axes[0, 0].set_yscale("log")

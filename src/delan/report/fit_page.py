@@ -1,6 +1,4 @@
-"""The page of a log: the verdict first, then every model's errors, figures of the best, and how it
-all came about.
-"""
+"""The page of a fit: verdict, errors of every model, figures of the best, and how it came about."""
 
 import json
 import math
@@ -13,15 +11,16 @@ from typing import Any
 import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from matplotlib.figure import Figure
 
-from ..figures import as_image
+from ..figures import as_image, page_width
 from ..joints import Dataset
 from ..learning.scores import Scores, nmse_interval, time_blocks
-from ..learning.study import Entry, FrictionChoice
-from ..logs.doctor.finding import Finding, plural
+from ..learning.study import Entry
+from ..logs.doctor.finding import plural
 from ..models.friction import FrictionSettings
 from ..storage import write_whole
+from . import rendered
 from .fit_figures import (
     Predicted,
     draw_cutoffs,
@@ -35,139 +34,134 @@ from .fit_figures import (
 )
 from .fit_report import NAMES, FitReport, more_data, verdict_text
 
-REM_PER_INCH = 6.2
-"""So that letters are of one size in all figures, and 9.6 inches fill the page."""
-CAPTIONS = {
-    "traces": "Measured torque (thin) and what the model says of it, from the middle of {where}. A band, where there "
-    "is one, is to hold 90 % of the measured torques.",
-    "parts": "The same seconds: what inertia, Coriolis forces, gravity and friction have of the torque.",
-    "friction": "Line: the friction of the model when the joint moves alone, friction with memory taken as slid. Dots: "
-    "what is left of the measured torque on {where} when the torque of the links is taken off.",
-    "workspace": "Each column sweeps one joint over its range in the log, the others at their median. Above: the "
-    "diagonal of the inertia matrix; below: the torque that gravity takes. A line for each joint that feels it.",
-    "residuals": "Measured minus predicted torque on {where}, a row for each joint. The orange line is the running "
-    "median: where it leaves zero, the model misses a law, and more of the same motion will not mend it.",
-    "cutoffs": "What a short fit at each cut-off was worth on the validation motion, judged by the torques of the "
-    "widest filter: to the left motion is lost, to the right noise comes in.",
-}
 Row = dict[str, Any]
 
 
-def write_page(page: FitReport, path: Path) -> None:
-    """Write the page of a log, whole or not at all."""
-    text = page_of(page)
+def write_page(report: FitReport, path: Path) -> None:
+    """Write the page of a fit as a whole; an exception leaves the previous file intact."""
+    text = page_of(report)
     write_whole(path, lambda file: file.write(text.encode()))
 
 
 def page_of(report: FitReport) -> str:
-    """The page as text; everything it shows stands inside of it."""
-    environment = Environment(
-        loader=PackageLoader("delan.report"), autoescape=True, undefined=StrictUndefined
-    )
-    told = predicted(
-        report.shown(report.chosen, report.unseen),
-        report.unseen,
-        parts=True,
-        trusted=report.trusted,
-    )
-    serious = [_finding(one) for one in report.findings if one.severity != "note"]
-    return environment.get_template("log.html").render(
+    """Return the page as HTML; everything it shows is inside it."""
+    model = report.shown(report.chosen, report.unseen)
+    prediction = predicted(model, report.unseen, parts=True, trusted=report.trusted)
+    notes = []
+    serious = []
+    for finding in report.findings:
+        if finding.severity == "note":
+            notes.append(finding)
+        else:
+            serious.append(finding)
+    return rendered(
+        "log.html",
         log=report.log,
         model=NAMES.get(report.chosen.name, report.chosen.name),
         verdict=verdict_text(report),
         doubtful=report.verdict.decision != "deploy",
         summary=_summary(report),
         relearned=report.chosen.relearned is not None,
-        forward=_forward(report),
+        forward=_forward_text(report),
         notices=list(_notices(report)),
+        # The intervals of two pages of one fit are the same.
         tables=_tables(report, jax.random.key(0)),
-        figures=_figures(report, told),
+        where=report.unseen_words,
+        tested=report.test_set is not None,
+        figures=_figures(report, prediction),
         preparation=dict(_preparation(report)),
         selection=list(_selection(report)),
-        no_selection=_no_selection(report),
-        coverage=list(_coverage(report, told)),
-        coverage_told=_coverage_told(report),
+        no_selection=_no_selection_text(report),
+        coverage=list(_coverage(report, prediction)),
         more_data=list(more_data(report)),
         findings=serious,
-        notes=[_finding(one) for one in report.findings if one.severity == "note"],
+        notes=notes,
         command=report.command,
-        versions=dict(_facts(report)),
+        versions=_versions(report),
         settings=_settings(report),
     )
 
 
-def _finding(one: Finding) -> Row:
-    names = ("severity", "where", "text", "why", "remedy")
-    return {name: getattr(one, name) for name in names} | {"kind": one.kind.replace("_", " ")}
-
-
 def _summary(report: FitReport) -> str:
     fit = report.fit
-    seconds = float(
-        np.sum(np.clip(np.diff(fit.dataset.t), 0, None)[np.diff(fit.dataset.trajectory) == 0])
+    data = fit.dataset
+    # Time inside trajectories; a clock that jumped back adds none.
+    steps = np.clip(np.diff(data.t), 0, None)
+    seconds = float(np.sum(steps[np.diff(data.trajectory) == 0]))
+    samples = len(data.samples)
+    training = len(fit.training.samples)
+    validation = len(fit.validation.samples)
+    text = (
+        f"{data.dof} joints, {samples} samples of {seconds:.0f} s of motion: {training} to learn "
+        f"from, {validation} to choose by"
     )
-    told = (
-        f"{fit.dataset.dof} joints, {len(fit.dataset.samples)} samples of {seconds:.0f} s of motion"
-    )
-    learned, chosen_by = len(fit.training.samples), len(fit.validation.samples)
-    between = len(fit.dataset.samples) - learned - chosen_by
-    apart = f", {between} between them left out" if between else ""
-    parts = f"{learned} to learn from, {chosen_by} to choose by{apart}"
-    again = (
-        "" if report.chosen.relearned is None else " Once chosen, the model learned from those too."
-    )
-    return f"{told}: {parts}.{again} All of it took {fit.seconds:.0f} s."
+    between = samples - training - validation
+    if between:
+        text += f", {between} between them left out"
+    text += "."
+    if report.chosen.relearned is not None:
+        text += " Once chosen, the model learned from those too."
+    return f"{text} All of it took {fit.seconds:.0f} s."
 
 
 def _notices(report: FitReport) -> Iterator[str]:
     if report.fit.interrupted:
         yield "The fit was stopped early: these are the best models so far."
-    errors = sum(one.severity == "error" for one in report.findings)
+    errors = sum(finding.severity == "error" for finding in report.findings)
     if errors:
-        yield f"`delan check` finds {plural(errors, 'error')} in the log, told at the end of this page."
+        count = plural(errors, "error")
+        yield f"`delan check` finds {count} in the log, listed at the end of this page."
     if report.chosen.training is not None:
         for event in report.chosen.training.events:
             yield event[:1].upper() + event[1:] + "."
 
 
-def _forward(report: FitReport) -> str:
-    """How well the chosen model predicts accelerations, in a sentence; nothing of one that cannot."""
+def _forward_text(report: FitReport) -> str:
+    """Return how well the chosen model predicts accelerations, empty for one that cannot."""
     scores = report.test_scores.get(report.chosen.name, report.chosen.validation).acceleration
-    if (
-        scores is None or not np.isfinite(scores.nmse).any()
-    ):  # of a motion without accelerations there are none
+    # A motion without accelerations has no errors of them.
+    if scores is None or not np.isfinite(scores.nmse).any():
         return ""
+    # Joints without acceleration have no error.
     worst = int(np.nanargmax(scores.nmse))
+    name = report.fit.dataset.joints.names[worst]
     return (
-        f"Turned around, from torques to accelerations, its nMSE is {_number(scores.nmse_mean)}, at worst "
-        f"{_number(scores.nmse[worst])} ({report.fit.dataset.joints.names[worst]}). Where inertia is small, a little "
-        "torque is much acceleration; do not simulate with it where a joint is above 1."
+        f"Turned around, from torques to accelerations, its nMSE is {_number(scores.nmse_mean)}, "
+        f"at worst {_number(scores.nmse[worst])} ({name}). Where inertia is small, a little torque "
+        "is much acceleration; do not simulate with it where a joint is above 1."
     )
 
 
 def _tables(report: FitReport, key: PRNGKeyArray) -> list[Row]:
-    """Of the validation motion, by which the choice was made, and of the test if there is one; the
-    test first.
-    """
+    """Return the errors on the test motion, if there is one, and on the validation motion."""
     fit = report.fit
-    scores = {entry.name: entry.validation for entry in fit.entries}
-    told = f"On the validation motion: {_motion(fit.validation)}. By these errors the model was chosen."
+    tables = []
+    if report.test_set is not None:
+        caption = (
+            f"On the test motion, {report.test}: {_motion_text(report.test_set)}. It was read when "
+            "the choice had been made."
+        )
+        tables.append(_table(report, caption, report.test_set, report.test_scores, key))
+    caption = (
+        f"On the validation motion: {_motion_text(fit.validation)}. By these errors the model was "
+        "chosen."
+    )
+    # Without accelerations, the errors are of torques averaged over windows, not filtered.
     cutoff = fit.preparation.settings.cutoff
     if cutoff is not None and fit.options.settings.accelerations != "none":
-        told += (
+        caption += (
             f" Measured torques, on all of this page, are those of the low-pass of {cutoff:.3g} Hz."
         )
-    tables = [_table(report, told, fit.validation, scores, key)]
-    if report.test_set is not None:
-        told = f"On the test motion, {report.test}: {_motion(report.test_set)}. It was read when the choice had been made."
-        tables.insert(0, _table(report, told, report.test_set, report.test_scores, key))
+    scores = {entry.name: entry.validation for entry in fit.entries}
+    tables.append(_table(report, caption, fit.validation, scores, key))
     return tables
 
 
-def _motion(dataset: Dataset) -> str:
-    one = dataset.samples
-    count = len(one.trajectories)
-    return f"{len(one)} samples of {count} {'trajectory' if count == 1 else 'trajectories'}"
+def _motion_text(dataset: Dataset) -> str:
+    samples = dataset.samples
+    count = len(samples.trajectories)
+    noun = "trajectory" if count == 1 else "trajectories"
+    return f"{len(samples)} samples of {count} {noun}"
 
 
 def _table(
@@ -177,137 +171,132 @@ def _table(
     scores: Mapping[str, Scores],
     key: PRNGKeyArray,
 ) -> Row:
-    """A column for each model, a row for the mean and for each joint."""
-    blocks, columns = time_blocks(dataset), []
-    entries = [entry for entry in report.fit.entries if entry.name in scores]
-    for entry in entries:
-        torque, told = scores[entry.name].torque, predicted(report.shown(entry, dataset), dataset)
-        sure = nmse_interval(told.residual, told.samples.tau, blocks, key)
-        ends = [(sure.mean_low, sure.mean_high), *zip(sure.low, sure.high, strict=True)]
-        columns.append(
-            [
-                {
-                    "value": _number(value),
-                    "interval": "" if math.isnan(low) else f"{_number(low)} … {_number(high)}",
-                }
-                for value, (low, high) in zip((torque.nmse_mean, *torque.nmse), ends, strict=True)
-            ]
-        )
-    heads = [
-        {
-            "name": NAMES.get(entry.name, entry.name),
-            "note": _chosen(entry) if dataset is report.fit.validation else "",
-            "chosen": entry is report.chosen,
-        }
-        for entry in entries
-    ]
-    names = ("mean", *dataset.joints.names)
-    rows = [
-        {"joint": name, "cells": cells}
-        for name, cells in zip(names, zip(*columns, strict=True), strict=True)
-    ]
+    """Return a column for each model, a row for the mean and for each joint."""
+    blocks = time_blocks(dataset)
+    rows = [{"joint": name, "cells": []} for name in ("mean", *dataset.joints.names)]
+    heads = []
+    for entry in report.fit.entries:
+        if entry.name not in scores:
+            continue
+        note = ""
+        if dataset is report.fit.validation:
+            note = _choices_text(entry)
+        name = NAMES.get(entry.name, entry.name)
+        heads.append({"name": name, "note": note, "chosen": entry is report.chosen})
+        torque = scores[entry.name].torque
+        prediction = predicted(report.shown(entry, dataset), dataset)
+        interval = nmse_interval(prediction.residual, prediction.samples.tau, blocks, key)
+        values = (torque.nmse_mean, *torque.nmse)
+        lows = (interval.mean_low, *interval.low)
+        highs = (interval.mean_high, *interval.high)
+        for row, value, low, high in zip(rows, values, lows, highs, strict=True):
+            bounds = ""
+            if not math.isnan(low):
+                bounds = f"{_number(low)} … {_number(high)}"
+            row["cells"].append({"value": _number(value), "interval": bounds})
     return {"caption": caption, "heads": heads, "rows": rows}
 
 
-def _chosen(entry: Entry) -> str:
-    """What was chosen for a model on the validation motion."""
-    told = []
+def _choices_text(entry: Entry) -> str:
+    """Return what was chosen for a model on the validation motion."""
+    choices = []
     for name, value in entry.chosen.items():
-        shown = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
-        told.append(f"{name.replace('_', ' ')}: {shown if shown != '' else 'none'}")
-    return "; ".join(told)
+        if isinstance(value, list | tuple):
+            value = ", ".join(map(str, value))
+        if value == "":
+            value = "none"
+        choices.append(f"{name.replace('_', ' ')}: {value}")
+    return "; ".join(choices)
 
 
 def _number(value: float) -> str:
-    """Two digits, without a power of ten where it can be."""
+    """Return two digits, without a power of ten where it can be."""
     if not math.isfinite(value):
         return "–"
-    return f"{value:.1e}".replace("e-0", "e-") if 0 < abs(value) < 1e-3 else f"{value:.2g}"
+    if 0 < abs(value) < 1e-3:
+        return f"{value:.1e}".replace("e-0", "e-")
+    return f"{value:.2g}"
 
 
-def _figures(report: FitReport, told: Predicted) -> dict[str, Row | None]:
-    """Each figure with its caption; None where there is nothing to draw."""
-    drawn = _drawn(report, told)
-    return {
-        name: None
-        if drawn[name] is None
-        else {
-            "image": as_image(drawn[name]),
-            "width": f"{REM_PER_INCH * drawn[name].get_figwidth():.1f}rem",
-            "caption": caption.format(where=report.unseen_words),
-        }
-        for name, caption in CAPTIONS.items()
-    }
+def _figures(report: FitReport, prediction: Predicted) -> dict[str, Row]:
+    """Return each figure by name, as the page shows it; none where there is nothing to draw."""
+    figures = {}
+    for name, figure in _drawn(report, prediction):
+        figures[name] = {"image": as_image(figure), "width": page_width(figure)}
+    return figures
 
 
-def _drawn(report: FitReport, told: Predicted) -> dict[str, Any]:
-    model, fit, near = report.chosen.deployed, report.fit, told.rows(window(told.samples))
-    trials, cutoff = fit.preparation.trials, fit.preparation.settings.cutoff
-    return {
-        "traces": draw_traces(near),
-        "parts": draw_parts(near) if told.parts is not None else None,
-        "friction": draw_friction(model, told),
-        "workspace": draw_workspace(model, fit.dataset.samples)
-        if model.promises.mechanics
-        else None,
-        "residuals": draw_residuals(told),
-        "cutoffs": draw_cutoffs(trials, cutoff) if len(trials) > 1 and cutoff is not None else None,
-    }
+def _drawn(report: FitReport, prediction: Predicted) -> Iterator[tuple[str, Figure]]:
+    model = report.chosen.deployed
+    shown = prediction.rows(window(prediction.samples))
+    yield "traces", draw_traces(shown)
+    if prediction.parts is not None:
+        yield "parts", draw_parts(shown)
+    friction = draw_friction(model, prediction)
+    if friction is not None:
+        yield "friction", friction
+    if model.promises.mechanics:
+        yield "workspace", draw_workspace(model, report.fit.dataset.samples)
+    yield "residuals", draw_residuals(prediction)
+    choice = report.fit.preparation
+    if len(choice.trials) > 1 and choice.settings.cutoff is not None:
+        yield "cutoffs", draw_cutoffs(choice.trials, choice.settings.cutoff)
 
 
 def _preparation(report: FitReport) -> Iterator[tuple[str, str]]:
-    """What was done to the log, in words."""
-    fit, done = report.fit, report.fit.dataset.preparation
-    choice = fit.preparation
-    if fit.options.settings.accelerations == "none":
+    """Yield what was done to the log: each step and its description."""
+    fit = report.fit
+    settings = fit.preparation.settings
+    yield "low-pass", _cutoff_text(report)
+    if settings.delay:
         yield (
-            "low-pass",
-            f"none; for the band and the pictures of this page alone, {choice.settings.cutoff:.3g} Hz",
+            "delay",
+            f"{1e3 * settings.delay:.2f} ms, by which the torques came late, taken out; the "
+            f"validation error fell by {100 * fit.preparation.delay_gain:.0f} %",
         )
-    elif choice.settings.cutoff is None:
-        yield "low-pass", "none: the log has accelerations, and is taken as it is"
-    else:
-        how = (
-            "as asked for"
-            if fit.options.settings.cutoff is not None
-            else "chosen on the validation motion"
-        )
-        yield (
-            "low-pass",
-            f"{choice.settings.cutoff:.3g} Hz over positions, velocities and torques alike, {how}",
-        )
-    if choice.settings.delay:
-        told = f"{1e3 * choice.settings.delay:.2f} ms, by which the torques came late, taken out"
-        yield "delay", f"{told}; the validation error fell by {100 * choice.delay_gain:.0f} %"
     else:
         yield "delay", "none taken out"
+    done = fit.dataset.preparation
     if done is not None:
         if done.excerpt is not None:
             yield (
                 "read",
-                f"{done.excerpt.summary}, evenly over it; the whole is larger than the memory it may take",
+                f"{done.excerpt.summary}, evenly over it; the whole is larger than the memory it "
+                "may take",
             )
         yield "velocities, accelerations", f"{done.velocity}, {done.acceleration}"
-        dropped = ", ".join(f"{count} {why}" for why, count in done.dropped.items())
-        even = ", put on even time," if choice.settings.cutoff is not None else ""
-        yield (
-            "rows",
-            f"{done.rows} rows{even} give {done.samples} samples"
-            + (f"; left out: {dropped}" if dropped else ""),
-        )
+        rows = f"{done.rows} rows"
+        if settings.cutoff is not None:
+            rows += ", put on even time,"
+        rows += f" give {done.samples} samples"
+        if done.dropped:
+            rows += "; left out: "
+            rows += ", ".join(f"{count} {why}" for why, count in done.dropped.items())
+        yield "rows", rows
         cuts = ", ".join(f"{count} at {why}" for why, count in done.cuts.items())
         yield "cuts", cuts or "none: no gap or pause long enough"
-    if fit.options.settings.accelerations == "none":
-        yield (
-            "without accelerations",
-            "all models were learned and compared by torques averaged over short windows",
-        )
-    else:
-        yield "without accelerations", _windows_text(fit.entry("chain"))
+    yield "without accelerations", _windows_text(report)
 
 
-def _windows_text(chain: Entry | None) -> str:
-    """What came of the trial to learn without accelerations."""
+def _cutoff_text(report: FitReport) -> str:
+    """Return what the low-pass did."""
+    asked = report.fit.options.settings
+    cutoff = report.fit.preparation.settings.cutoff
+    if asked.accelerations == "none":
+        return f"none; for the band and the pictures of this page alone, {cutoff:.3g} Hz"
+    if cutoff is None:
+        return "none: the log has accelerations, and is taken as it is"
+    how = "chosen on the validation motion"
+    if asked.cutoff is not None:
+        how = "as asked for"
+    return f"{cutoff:.3g} Hz over positions, velocities and torques alike, {how}"
+
+
+def _windows_text(report: FitReport) -> str:
+    """Return what came of the trial to learn without accelerations."""
+    if report.fit.options.settings.accelerations == "none":
+        return "all models were learned and compared by torques averaged over short windows"
+    chain = report.fit.entry("chain")
     if chain is None or chain.windows is None:
         return "not tried"
     trial = chain.windows
@@ -320,89 +309,83 @@ def _windows_text(chain: Entry | None) -> str:
 
 
 def _selection(report: FitReport) -> Iterator[Row]:
-    """What each term of friction was worth, of the chain, or else of the chosen model."""
+    """Yield what each term of friction was worth, of the chain, or else of the chosen model."""
+    steps = ()
+    for entry in (report.chosen, report.fit.entry("chain")):
+        if entry is not None and entry.training is not None and entry.training.selection:
+            steps = entry.training.selection
     before = None
-    for step in _selecting(report):
-        change = "" if before is None else f"{100 * (step.validation / before - 1):+.1f} %"
+    for step in steps:
+        change = ""
+        if before is not None:
+            change = f"{100 * (step.validation / before - 1):+.1f} %"
         yield {
             "term": step.term,
             "validation": _number(step.validation),
             "change": change,
-            "told": step.told,
+            "outcome": step.outcome,
         }
-        before = step.validation if step.kept or before is None else before
+        # A term is compared with the terms that were kept before it.
+        if step.kept or before is None:
+            before = step.validation
 
 
-def _selecting(report: FitReport) -> tuple[Any, ...]:
-    for entry in (report.fit.entry("chain"), report.chosen):
-        if entry is not None and entry.training is not None and entry.training.selection:
-            return entry.training.selection
-    return ()
-
-
-def _no_selection(report: FitReport) -> str:
+def _no_selection_text(report: FitReport) -> str:
     friction = report.fit.options.friction
     if friction == "auto":
         return "No terms were tried beyond viscous and Coulomb friction and an offset."
-    return (
-        "Nothing was chosen: "
-        + ("no friction" if friction is None else ", ".join(friction.terms))
-        + " was asked for."
-    )
+    terms = "no friction"
+    if friction is not None:
+        terms = ", ".join(friction.terms)
+    return f"Nothing was chosen: {terms} was asked for."
 
 
-def _coverage(report: FitReport, told: Predicted) -> Iterator[Row]:
-    if report.coverage is None or told.band is None:
+def _coverage(report: FitReport, prediction: Predicted) -> Iterator[Row]:
+    """Yield how often the band held the torque of each joint, and how wide it is."""
+    if report.coverage is None or prediction.band is None:
         return
-    joints = told.samples.joints
+    joints = prediction.samples.joints
     for joint, name in enumerate(joints.names):
-        unit, half = joints.units[joint].tau, float(np.median(told.band[:, joint]))
-        spread = float(told.samples.tau[:, joint].std())
-        inside = f"{100 * report.coverage[joint]:.0f} %"
+        unit = joints.units[joint].tau
+        half = float(np.median(prediction.band[:, joint]))
+        spread = float(prediction.samples.tau[:, joint].std())
         yield {
             "joint": name,
-            "inside": inside,
+            "inside": f"{100 * report.coverage[joint]:.0f} %",
             "width": f"{half:.2g} {unit}",
             "spread": f"{spread:.3g} {unit}",
         }
 
 
-def _coverage_told(report: FitReport) -> str:
-    if report.test_set is not None:
-        return "The band was made to hold 90 % of the torques of the validation motion; the shares are of the test motion."
-    return "The shares are of the validation motion, by which the band was made; a test log would tell how it holds up."
-
-
-def _facts(report: FitReport) -> Iterator[tuple[str, str]]:
-    yield (
-        "versions",
-        ", ".join(f"{name} {version}" for name, version in report.versions.items()) or "not told",
-    )
-    yield (
-        "drawn on",
-        f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
-    )
+def _versions(report: FitReport) -> dict[str, str]:
+    versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
+    system = f"{platform.system()} {platform.machine()}"
+    return {
+        "versions": versions or "unknown",
+        "drawn on": f"{system}, Python {platform.python_version()}",
+    }
 
 
 def _settings(report: FitReport) -> str:
-    """What the fit was asked for, as JSON."""
+    """Return what the fit was asked for, as JSON."""
     options = report.fit.options
-    start = options.settings.start
+    architecture: Any = options.architecture
+    if architecture is not None:
+        architecture = asdict(architecture)
+    friction: Any = options.friction
+    if isinstance(friction, FrictionSettings):
+        friction = asdict(friction)
     asked = {
         "models": options.models,
-        "architecture": None if options.architecture is None else asdict(options.architecture),
-        "friction": _friction_asked(options.friction),
+        "architecture": architecture,
+        "friction": friction,
         "urdf": options.urdf,
         "seconds": options.seconds,
         "seed": options.seed,
         "accelerations": options.settings.accelerations,
         "cutoff": options.settings.cutoff,
         "seeds": options.settings.seeds,
-        "resumed": start.resume,
+        "resumed": options.settings.start.resume,
         "training": asdict(options.settings.training),
     }
     return json.dumps(asked, indent=2, default=str, ensure_ascii=False)
-
-
-def _friction_asked(friction: FrictionChoice) -> Any:
-    return asdict(friction) if isinstance(friction, FrictionSettings) else friction

@@ -69,12 +69,16 @@ class FitReport:
 
     def shown(self, entry: Entry, dataset: Dataset) -> Model:
         """The model of an entry for a motion: on validation, one that has not learned from it."""
-        return entry.model if dataset is self.fit.validation else entry.deployed
+        if dataset is self.fit.validation:
+            return entry.model
+        return entry.deployed
 
     @property
     def unseen(self) -> Dataset:
         """The motion in the figures: the test motion, or else the validation motion."""
-        return self.fit.validation if self.test_set is None else self.test_set
+        if self.test_set is None:
+            return self.fit.validation
+        return self.test_set
 
     @property
     def unseen_words(self) -> str:
@@ -82,7 +86,9 @@ class FitReport:
         if self.test is not None:
             return f"the test motion ({self.test})"
         count = len(self.fit.validation.samples.trajectories)
-        return "the validation motion" if count == 1 else f"{count} validation trajectories"
+        if count == 1:
+            return "the validation motion"
+        return f"{count} validation trajectories"
 
     @property
     def verdict(self) -> Verdict:
@@ -124,8 +130,10 @@ def verdict_text(report: FitReport) -> str:
 
 def _doubt_text(doubt: Doubt, verdict: Verdict) -> str:
     if doubt.kind == "poor":
-        hurried = f" ({_hurried(verdict)})" if verdict.seconds is not None else ""
-        return f"{100 * verdict.error:.0f} % of the torque's variance is not explained{hurried}"
+        text = f"{100 * verdict.error:.0f} % of the torque's variance is not explained"
+        if verdict.seconds is not None:
+            text += f" ({_hurried(verdict)})"
+        return text
     if doubt.kind == "rival":
         assert doubt.model is not None
         return (
@@ -147,6 +155,7 @@ def _doubt_text(doubt: Doubt, verdict: Verdict) -> str:
 
 def _remedy(report: FitReport, verdict: Verdict) -> str:
     """What to do where no model is good."""
+    # Whatever else is wrong, a model that was not trained to its end shows nothing.
     if verdict.interrupted:
         return "The fit was stopped early: let it run to its end."
     hurried = ""
@@ -158,8 +167,8 @@ def _remedy(report: FitReport, verdict: Verdict) -> str:
     if narrow and not faulty:
         return (
             f"{hurried}On the validation motion it has {verdict.validation:.2g}: the log has too "
-            "little motion to go beyond it. Learn from a larger part of it, or record more; if that "
-            "does not help, check units, signs and order of the joints."
+            "little motion to go beyond it. Learn from a larger part of it, or record more; if "
+            "that does not help, check units, signs and order of the joints."
         )
     return hurried.strip() or "Check units, signs and the order of the joints with `delan check`."
 
@@ -180,10 +189,10 @@ def more_data(report: FitReport) -> Iterator[str]:
         errors = ", ".join(f"{error:.2g}" for error in fit.curve.errors)
         shares = ", ".join(f"{100 * share:.0f}" for share in fit.curve.shares)
         yield (
-            f"After a short refit to {shares} % of the training samples, the model has a validation "
-            f"nMSE of {errors} (comparable with each other only, because the model above was "
-            "trained for longer). If that trend continues, twice the data would remove about "
-            f"{100 * fit.curve.gain:.0f} % of the error."
+            f"After a short refit to {shares} % of the training samples, the model has a "
+            f"validation nMSE of {errors} (comparable with each other only, because the model "
+            "above was trained for longer). If that trend continues, twice the data would remove "
+            f"about {100 * fit.curve.gain:.0f} % of the error."
         )
     if fit.motion is not None:
         yield _motion_text(report)
@@ -198,10 +207,10 @@ def _motion_text(report: FitReport) -> str:
     motion = report.fit.motion
     assert motion is not None
     joints = report.fit.dataset.joints
-    unit = "m" if joints.kinds[motion.joint] == "prismatic" else "rad"
+    units = joints.units[motion.joint]
     low, high = motion.pose
     return (
         "Of some random motions inside the range and the speeds of this log, the most informative "
         f"one moves all joints at once, most of all {joints.names[motion.joint]}, between "
-        f"{low:.2f} and {high:.2f} {unit} at up to {motion.speed[1]:.2f} {unit}/s."
+        f"{low:.2f} and {high:.2f} {units.q} at up to {motion.speed[1]:.2f} {units.qd}."
     )

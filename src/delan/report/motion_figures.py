@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from ..figures import INK, LEARNED, RIVAL, TRUTH, drawing, smoothed_error, truth_line
 from ..joints import JointLimits, Joints, Trajectory
 from ..online.stats import LoopResult
-from ..robots.two_link import pen_position
+from ..robots.arms import pen_position
 
 
 def draw_tracking(result: LoopResult, joints: Joints) -> Figure:
@@ -45,12 +45,15 @@ def draw_written(results: Sequence[LoopResult], columns: int = 7) -> Figure:
                 last[label] = (pen_position(result.q_des[rows]), pen_position(result.q[rows]))
     columns = min(columns, len(last))
     rows_needed = -(-len(last) // columns)
-    low = np.min([desired.min(axis=0) for desired, _ in last.values()], axis=0) - 0.03
-    high = np.max([desired.max(axis=0) for desired, _ in last.values()], axis=0) + 0.03
+    # All letters have the scale of the largest, with a margin [m] for the pen.
+    points = np.concatenate([desired for desired, _ in last.values()])
+    low = points.min(axis=0) - 0.03
+    high = points.max(axis=0) + 0.03
     slope = (high - low)[1] / (high - low)[0]
     with drawing(1.3 * columns, 1.3 * rows_needed * slope + 0.3) as figure:
         panels = figure.subplots(rows_needed, columns, squeeze=False).flat
         for panel, (label, (desired, written)) in zip(panels, last.items(), strict=False):
+            # The desired path is broad, so that it stays visible below the written one.
             truth_line(panel, *desired.T)
             panel.plot(*written.T, color=LEARNED, linewidth=1.4)
             _set_limits(panel, low, high)
@@ -63,8 +66,9 @@ def draw_written(results: Sequence[LoopResult], columns: int = 7) -> Figure:
 def draw_strokes(pens: Sequence[Trajectory], columns: int = 7) -> Figure:
     """Draw the paths of a pen, letter by letter, all at one scale."""
     rows = -(-len(pens) // columns)
-    low = np.min([pen.q.min(axis=0) for pen in pens], axis=0) - 0.02
-    high = np.max([pen.q.max(axis=0) for pen in pens], axis=0) + 0.02
+    points = np.concatenate([pen.q for pen in pens])
+    low = points.min(axis=0) - 0.02
+    high = points.max(axis=0) + 0.02
     with drawing(1.25 * columns, 1.25 * rows * (high - low)[1] / (high - low)[0]) as figure:
         panels = figure.subplots(rows, columns, squeeze=False).flat
         for panel, pen in zip(panels, pens, strict=False):

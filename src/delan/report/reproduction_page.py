@@ -11,15 +11,16 @@ from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 
 from ..errors import SettingsError
-from ..figures import STYLE, as_image
+from ..figures import STYLE, as_image, page_width
+from ..logs.doctor.finding import plural
 from ..paper.cells import Results, Setting
 from ..paper.error_curves import pooled
 from ..paper.reproduction import ExperimentResult, Reproduction
 from ..storage import write_whole
+from . import rendered
 
 # Verdicts differ by sign and word; the colours of the page only help.
 MARKS = {
@@ -28,8 +29,6 @@ MARKS = {
     "no": {"sign": "✕", "word": "does not hold"},
 }
 BACKENDS = {"local": "processes on one machine", "dask": "a Dask cluster", "ray": "a Ray cluster"}
-# Gives text the same size in all figures; 9.6 inches fill the page.
-REM_PER_INCH = 6.2
 # Largest PNG file, and the resolution that is tried first.
 PNG_BYTES = 300_000
 PNG_DPI = 130.0
@@ -93,18 +92,19 @@ def page_text(
     reproduction: Reproduction, images: Mapping[tuple[str, str], str], *, command: str
 ) -> str:
     """Return the page as HTML; `images` has the URL of each figure by experiment and name."""
-    environment = Environment(
-        loader=PackageLoader("delan.report"), autoescape=True, undefined=StrictUndefined
-    )
     claims = []
+    sections = []
     for result in reproduction.experiments:
-        claims += [{"claim": claim, "section": result.experiment.name} for claim in result.claims]
-    return environment.get_template("reproduction.html").render(
+        sections.append(_section(result, images))
+        for claim in result.claims:
+            claims.append({"claim": claim, "section": result.experiment.name})
+    return rendered(
+        "reproduction.html",
         marks=MARKS,
         summary=list(_summary(reproduction)),
         notices=list(_notices(reproduction)),
         claims=claims,
-        sections=[_section(result, images) for result in reproduction.experiments],
+        sections=sections,
         command=command,
         cells_folder=str(reproduction.settings.cells_folder),
         facts=_facts(reproduction),
@@ -115,27 +115,29 @@ def _summary(reproduction: Reproduction) -> Iterator[str]:
     """Yield the sentences at the top of the page."""
     claims = reproduction.claims
     if claims:
-        verdicts = [claim.holds for claim in claims]
-        yes, partly, no = (verdicts.count(verdict) for verdict in MARKS)
+        verdicts = dict.fromkeys(MARKS, 0)
+        for claim in claims:
+            verdicts[claim.holds] += 1
+        yes, partly, no = verdicts.values()
         yield (
-            f"Of {_count(len(claims), 'claim')}, {_verb(yes, 'holds', 'hold')}, "
+            f"Of {plural(len(claims), 'claim')}, {_verb(yes, 'holds', 'hold')}, "
             f"{_verb(partly, 'holds', 'hold')} partly and {_verb(no, 'does', 'do')} not."
         )
     results = reproduction.experiments
     seeds = sorted({result.results.seeds for result in results if len(result.results)})
     size = reproduction.settings.size.name
     if seeds:
-        seed_range = _count(seeds[0], "seed")
+        seed_range = plural(seeds[0], "seed")
         if seeds[0] < seeds[-1]:
             seed_range = f"{seeds[0]} to {seeds[-1]} seeds"
         yield f"Measured at the size “{size}” with {seed_range} for each setting."
     if size == "quick":
         yield "That is a look, not a verdict: fewer seeds and settings than the paper has."
     outcomes = reproduction.outcomes
-    yield f"{_count(len(outcomes), 'cell')} took {_computing_time(outcomes)} of computing."
+    yield f"{plural(len(outcomes), 'cell')} took {_computing_time(outcomes)} of computing."
     if len(results) < reproduction.known:
         yield (
-            f"This page shows {len(results)} of {_count(reproduction.known, 'experiment')}; with "
+            f"This page shows {len(results)} of {plural(reproduction.known, 'experiment')}; with "
             "--redraw and no names it shows all that were computed."
         )
 
@@ -147,14 +149,14 @@ def _notices(reproduction: Reproduction) -> Iterator[dict[str, str | None]]:
         title = result.experiment.title
         done = len(result.outcomes)
         if result.failed:
-            cells = f"{len(result.failed)} of {_count(done, 'cell')}"
+            cells = f"{len(result.failed)} of {plural(done, 'cell')}"
             text = f"{title}: {cells} failed; figures and claims use the others."
             yield {"text": text, "section": name}
         if result.problems:
             text = f"{title}: some figures or claims are missing."
             yield {"text": text, "section": name}
         if result.missing:
-            cells = f"{result.missing} of {_count(result.missing + done, 'cell')}"
+            cells = f"{result.missing} of {plural(result.missing + done, 'cell')}"
             text = f"{title}: {cells} missing; they failed or were not computed yet."
             yield {"text": text, "section": name}
     if any(code != reproduction.code for code in reproduction.codes):
@@ -170,7 +172,7 @@ def _section(result: ExperimentResult, images: Mapping[tuple[str, str], str]) ->
     experiment = result.experiment
     computed = "not computed"
     if result.outcomes:
-        done = _count(len(result.outcomes) - len(result.failed), "cell")
+        done = plural(len(result.outcomes) - len(result.failed), "cell")
         computed = f"{done}, {_computing_time(result.outcomes)} of computing"
     figures = []
     for name, drawn in result.figures.items():
@@ -179,7 +181,7 @@ def _section(result: ExperimentResult, images: Mapping[tuple[str, str], str]) ->
                 "name": name,
                 "caption": drawn.caption,
                 "image": images[experiment.name, name],
-                "width": f"{REM_PER_INCH * drawn.figure.get_figwidth():.1f}rem",
+                "width": page_width(drawn.figure),
             }
         )
     return {
@@ -199,7 +201,7 @@ def _table(results: Results) -> dict[str, Any]:
     groups: dict[str, dict[tuple[tuple[str, Setting], ...], dict[str, list[float]]]] = {}
     columns: dict[str, None] = {}
     for cell, result in results.rows:
-        columns |= dict.fromkeys(name for name, _ in cell.setting)
+        columns |= dict.fromkeys(dict(cell.setting))
         numbers = groups.setdefault(cell.model, {}).setdefault(cell.setting, {})
         for name, value in numbers_of(result):
             numbers.setdefault(name, []).append(value)
@@ -214,15 +216,16 @@ def _table(results: Results) -> dict[str, Any]:
                 strata.setdefault(name, []).append(seeds)
         if len(by_setting) > 1:
             shown = ["all"] * len(columns)
-            rows += [_row(model, shown, name, seeds) for name, seeds in strata.items()]
-    return {"settings": list(columns), "rows": [row for row in rows if row is not None]}
+            for name, seeds in strata.items():
+                rows.append(_row(model, shown, name, seeds))
+    return {"settings": list(columns), "rows": list(filter(None, rows))}
 
 
 def _row(
     model: str, setting: list[str], name: str, strata: list[list[float]]
 ) -> dict[str, Any] | None:
     """Return a row of the table; None if no seed has a finite number."""
-    statistics = pooled([np.array(values) for values in strata])
+    statistics = pooled(list(map(np.array, strata)))
     if statistics is None:
         return None
     seeds = str(statistics.of)
@@ -256,15 +259,13 @@ def _short(value: Setting | None) -> str:
         return "–"
     if isinstance(value, str):
         return Path(value).name
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return str(value)
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _verb(number: int, singular: str, plural: str) -> str:
-    return f"{number} {singular}" if number == 1 else f"{number} {plural}"
+def _verb(number: int, singular: str, other: str) -> str:
+    return f"{number} {singular}" if number == 1 else f"{number} {other}"
 
 
 def _computing_time(outcomes: Sequence[Any]) -> str:
@@ -293,11 +294,12 @@ def _facts(reproduction: Reproduction) -> dict[str, str]:
     if settings.redraw:
         facts["computed by"] = "earlier runs"
     elif settings.workers is not None:
-        facts["computed by"] += f", {_count(settings.workers, 'worker')}"
+        facts["computed by"] += f", {plural(settings.workers, 'worker')}"
     facts["this run"] = time_in_words(reproduction.seconds)
     facts["code"] = ", ".join(reproduction.codes) or reproduction.code
-    libraries = reproduction.versions.items()
-    versions = [f"{library} {' and '.join(numbers)}" for library, numbers in libraries]
+    versions = []
+    for library, numbers in reproduction.versions.items():
+        versions.append(f"{library} {' and '.join(numbers)}")
     if versions:
         facts["versions"] = ", ".join(versions)
     system = f"{platform.system()} {platform.machine()}"

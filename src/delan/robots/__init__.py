@@ -7,9 +7,8 @@
 from typing import TYPE_CHECKING, Any
 
 from ..errors import RobotError
-from .barrett_wam import WAM4, WAM7
+from .arms import TWO_LINK, WAM4, WAM7
 from .description import Arm
-from .two_link import TWO_LINK
 
 if TYPE_CHECKING:
     from .robot_files import from_mjcf as from_mjcf

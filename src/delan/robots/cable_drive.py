@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import SettingsError
 from ..joints import JointState
 from ..mechanics.friction_curves import stribeck
-from .barrett_wam import DRIVE_INERTIA
+from .arms import DRIVE_INERTIA
 from .description import Arm
 from .mujoco_robot import MujocoRobot
 from .robot import Vector, physics_steps, safe_torque

@@ -86,22 +86,6 @@ class Arm:
             links[-1] = _welded(links[-1], last)
         return Arm(name, tuple(links), triple(tool))
 
-    def with_payload(self, mass: float) -> "Arm":
-        """Return the arm with a point mass [kg] at its tool."""
-        payload = Link(
-            name="payload",
-            xyz=self.tool,
-            rpy=(0.0, 0.0, 0.0),
-            axis=(0.0, 0.0, 1.0),
-            mass=mass,
-            centre=(0.0, 0.0, 0.0),
-            inertia=(0.0, 0.0, 0.0, 0.0, 0.0, 0.0),
-            position=(0.0, 0.0),
-            velocity=0.0,
-            torque=0.0,
-        )
-        return replace(self, links=(*self.links[:-1], _welded(self.links[-1], payload)))
-
     def urdf(self, *, for_bullet: bool = False) -> str:
         """Return the arm as URDF text.
 

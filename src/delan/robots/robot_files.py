@@ -165,7 +165,7 @@ def _built(
     viscous = model.dof_damping.copy()
     if np.any(coulomb) or np.any(viscous):
         friction = Friction.known(
-            robot.joints, coulomb=coulomb, viscous=viscous, width=FRICTION_WIDTH
+            robot.joints, {"coulomb": coulomb, "viscous": viscous}, width=FRICTION_WIDTH
         )
     known = RigidBody.from_bodies(
         bodies,
@@ -224,7 +224,8 @@ def _link(body: Body, index: int, base: Matrix, limits: JointLimits | None) -> L
     assert body.joint is not None
     assert body.kind is not None
     kind = body.kind
-    lower, upper, speed, torque = -np.inf, np.inf, np.inf, np.inf
+    lower = -np.inf
+    upper = speed = torque = np.inf
     if limits is not None:
         lower = float(limits.lower[index])
         upper = float(limits.upper[index])
@@ -258,7 +259,8 @@ def _roll_pitch_yaw(rotation: Matrix) -> Triple:
     """Return angles about fixed x, y, z [rad], exact also at a pitch of ±90°."""
     yaw = np.arctan2(rotation[1, 0], rotation[0, 0])
     # With the yaw taken away the rest is a pitch and a roll, whatever rounding did to the yaw.
-    sine, cosine = np.sin(yaw), np.cos(yaw)
+    sine = np.sin(yaw)
+    cosine = np.cos(yaw)
     pitch = np.arctan2(-rotation[2, 0], cosine * rotation[0, 0] + sine * rotation[1, 0])
     roll = np.arctan2(
         sine * rotation[0, 2] - cosine * rotation[1, 2],

@@ -1,6 +1,4 @@
-"""Stochastic gradient descent by Adam: one public pair, `init` and `update`, for fits and for
-online learners alike.
-"""
+"""Stochastic gradient descent by Adam, for fits and for online learners alike."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -39,13 +37,13 @@ class DescentSettings:
         if not 0 <= self.warm_up < 1:
             raise SettingsError(f"warm_up is a share of the run in [0, 1), got {self.warm_up}")
         for name in ("learning_rate", "clip"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise SettingsError(
-                    f"{name} must be positive and finite, got {getattr(self, name)}"
-                )
+            value = getattr(self, name)
+            if not 0 < value < float("inf"):
+                raise SettingsError(f"{name} must be positive and finite, got {value}")
 
     def schedule(self, progress: float) -> float:
-        """The learning rate at a share `progress` of the run, in [0, 1]."""
+        """Return the learning rate at a share `progress` of the run, in [0, 1]."""
+        # The offset of 1e-3 makes the first rate positive, and allows a run without warm-up.
         rise = min(1.0, (progress + 1e-3) / (self.warm_up + 1e-3))
         return self.learning_rate * rise * 0.5 * (1 + float(np.cos(np.pi * min(progress, 1.0))))
 
@@ -61,6 +59,13 @@ class LearnerState(eqx.Module):
     settings: DescentSettings = eqx.field(static=True)
 
 
+class EpochsReport(eqx.Module):
+    """Mean training loss of the last epoch, and the data loss on validation after it."""
+
+    training: Float[Array, ""]
+    validation: Float[Array, ""]
+
+
 def _adam(settings: DescentSettings) -> optax.GradientTransformation:
     return optax.chain(optax.clip_by_global_norm(settings.clip), optax.scale_by_adam())
 
@@ -71,18 +76,22 @@ def init(
     objective: Objective | None = None,
     settings: DescentSettings | None = None,
 ) -> LearnerState:
-    """A learner at the start of its run, at the peak learning rate."""
+    """Return a learner before its first update, at the peak learning rate."""
     settings = settings or DescentSettings()
     weights, _ = trainable(model)
-    rate = jnp.full_like(scale.power, settings.learning_rate)
     return LearnerState(
-        model, _adam(settings).init(weights), rate, scale, objective or Objective(), settings
+        model=model,
+        optimizer=_adam(settings).init(weights),
+        learning_rate=jnp.full_like(scale.power, settings.learning_rate),
+        scale=scale,
+        objective=objective or Objective(),
+        settings=settings,
     )
 
 
 @eqx.filter_jit
 def update(state: LearnerState, batch: Data) -> tuple[LearnerState, Float[Array, ""]]:
-    """One gradient step on a minibatch; also gives the loss before the step."""
+    """Return the learner after one gradient step on a minibatch, and the loss before it."""
     weights, fixed = trainable(state.model)
 
     def objective(weights: Any) -> Float[Array, ""]:
@@ -91,16 +100,10 @@ def update(state: LearnerState, batch: Data) -> tuple[LearnerState, Float[Array,
     value, gradient = jax.value_and_grad(objective)(weights)
     direction, optimizer = _adam(state.settings).update(gradient, state.optimizer)
     weights = jax.tree.map(lambda w, d: w - state.learning_rate * d, weights, direction)
-    return eqx.tree_at(
-        lambda s: (s.model, s.optimizer), state, (projected(eqx.combine(weights, fixed)), optimizer)
-    ), value
-
-
-class EpochsReport(eqx.Module):
-    """Mean training loss of the last epoch, and the data loss on the validation samples after it."""
-
-    training: Float[Array, ""]
-    validation: Float[Array, ""]
+    # A step may leave the bounds of friction; its weights return to them at once.
+    model = projected(eqx.combine(weights, fixed))
+    after = eqx.tree_at(lambda state: (state.model, state.optimizer), state, (model, optimizer))
+    return after, value
 
 
 @eqx.filter_jit
@@ -111,9 +114,7 @@ def run_epochs(
     learning_rates: Float[Array, " epochs"],
     key: PRNGKeyArray,
 ) -> tuple[LearnerState, EpochsReport]:
-    """As many epochs as there are learning rates, each over shuffled minibatches, compiled as one
-    call.
-    """
+    """Run one epoch per learning rate, each over shuffled minibatches, compiled as one call."""
     count = len(training)
     size = min(state.settings.batch, count)
     batches = count // size
@@ -126,7 +127,8 @@ def run_epochs(
 
     def epoch(dynamic: Any, drive: tuple[Array, Array]) -> tuple[Any, Array]:
         rate, epoch_key = drive
-        dynamic = eqx.tree_at(lambda s: s.learning_rate, dynamic, rate)
+        dynamic = eqx.tree_at(lambda state: state.learning_rate, dynamic, rate)
+        # Samples that do not fill a minibatch sit out; the next epoch leaves out others.
         order = jax.random.permutation(epoch_key, count)[: batches * size].reshape(batches, size)
         dynamic, values = jax.lax.scan(step, dynamic, order)
         return dynamic, jnp.mean(values)
@@ -135,5 +137,6 @@ def run_epochs(
     dynamic, means = jax.lax.scan(epoch, dynamic, (learning_rates, keys))
     state = eqx.combine(dynamic, static)
     return state, EpochsReport(
-        means[-1], data_loss(state.model, validation, state.scale, state.objective)
+        training=means[-1],
+        validation=data_loss(state.model, validation, state.scale, state.objective),
     )

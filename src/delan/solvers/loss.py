@@ -1,4 +1,8 @@
-"""What a fit makes small: eq. 9 of Lutter et al. 2019, as residuals whose mean square is the loss."""
+"""The loss of a fit, eq. 9 of Lutter et al. 2019, and the slopes of the torques in it.
+
+Data are samples with accelerations, or windows without. The loss of either is the mean square of
+residuals, which Levenberg–Marquardt needs one by one.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,11 +16,15 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from ..errors import SettingsError
-from ..joints import Dataset
+from ..joints import Dataset, nonzero_scale
 from ..models.chain import LagrangianChain, looseness
 from ..models.dynamics import InverseDynamics, LinearWeights, trainable
 from ..models.model import as_model
 from .windows import Windows, mean_torque
+
+# Rows whose slopes are computed together. One size serves data of every length with one compiled
+# program; 256 rows of a 7-joint chain take a few MB.
+CHUNK = 256
 
 
 @dataclass(frozen=True)
@@ -30,10 +38,10 @@ class Objective:
         power: weight of the power balance (q̇ᵀ(τ̂ − τ))², divided by the variance of the measured
             power q̇ᵀτ.
         weight_decay: λ of eq. 9, times the sum of the squared weights (not of the biases, and not
-            of friction, whose sizes have units).
+            of friction, whose parameters have units).
         rigidity: weight of the squares that keep the frames of a chain rotations and gravity at
-            9.81 m/s². A rigid arm can have both at no cost, so that this settles only what the data
-            leave open.
+            9.81 m/s². A rigid arm satisfies both at no cost, so that this settles only what the
+            data leave open.
     """
 
     torque: Literal["normalised", "squared"] = "normalised"
@@ -45,14 +53,16 @@ class Objective:
         if self.torque not in ("normalised", "squared"):
             raise SettingsError(f"unknown torque loss {self.torque!r}; known: normalised, squared")
         for name in ("power", "weight_decay", "rigidity"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise SettingsError(
-                    f"{name} must be a finite number of at least 0, got {getattr(self, name)}"
-                )
+            value = getattr(self, name)
+            if not 0 <= value < float("inf"):
+                raise SettingsError(f"{name} must be a finite number of at least 0, got {value}")
 
 
 class Samples(eqx.Module):
-    """Motions and their torques: one row a sample, or, inside `vmap`, a single sample."""
+    """Motions and their torques, one row per sample; inside `vmap`, a single sample.
+
+    `memory` holds the states of the friction's stop operators.
+    """
 
     q: Float[Array, "*batch dof"]
     qd: Float[Array, "*batch dof"]
@@ -62,39 +72,40 @@ class Samples(eqx.Module):
 
     @classmethod
     def of(cls, dataset: Dataset, memory: np.ndarray | None = None) -> "Samples":
-        """The samples of a dataset; `memory` is what an actuator's stop operators remember at each
-        of them.
-        """
+        """Return the samples of a dataset."""
         dataset = dataset.samples
-        columns = (
-            jnp.asarray(column) for column in (dataset.q, dataset.qd, dataset.qdd, dataset.tau)
-        )
-        return cls(*columns, memory=None if memory is None else jnp.asarray(memory))
+        columns = map(jnp.asarray, (dataset.q, dataset.qd, dataset.qdd, dataset.tau))
+        if memory is None:
+            return cls(*columns)
+        return cls(*columns, memory=jnp.asarray(memory))
 
     def rows(self, chosen: np.ndarray) -> "Samples":
+        """Return the samples at these rows."""
         return jax.tree.map(lambda column: column[chosen], self)
 
     def __len__(self) -> int:
         return len(self.q)
 
 
+# What a fit learns from.
+Data = Samples | Windows
+
+
 class Anchor(eqx.Module):
-    """Where the numbers of a chain are believed to be, and how far each may stray for a penalty of
-    one.
-    """
+    """A chain to hold another one to, and the deviation of each number that costs a loss of 1."""
 
     chain: LagrangianChain
     reach: LagrangianChain
 
     @classmethod
     def of(cls, chain: LagrangianChain, firmness: float) -> "Anchor":
-        """Frames may turn by about 0.1 and shift by 0.1 m, links change by a third, and rotors are
-        hardly known.
-        """
+        """Return an anchor at a chain that is known as well as a URDF usually is."""
         loose = 1 / np.sqrt(firmness)
         size = jnp.linalg.norm(chain.factor, axis=(1, 2), keepdims=True)
+        # Axes are known to about 0.1 rad and 0.1 m, and links to a third. Rotors are hardly known:
+        # 3 is a factor of 20 in their logarithm.
         reach = eqx.tree_at(
-            lambda one: (one.turn, one.shift, one.factor, one.log_armature, one.gravity),
+            lambda tree: (tree.turn, tree.shift, tree.factor, tree.log_armature, tree.gravity),
             chain,
             (
                 jnp.full_like(chain.turn, 0.1 * loose),
@@ -107,16 +118,23 @@ class Anchor(eqx.Module):
         return cls(chain, reach)
 
     def strain(self, chain: LagrangianChain) -> Float[Array, " rows"]:
-        """How far each number is from where it is believed to be."""
+        """Return the deviation of each number of a chain from the anchor, in units of its reach."""
         parts = jax.tree.map(
-            lambda now, then, reach: ((now - then) / reach).ravel(), chain, self.chain, self.reach
+            lambda value, origin, reach: ((value - origin) / reach).ravel(),
+            chain,
+            self.chain,
+            self.reach,
         )
         return jnp.concatenate(jax.tree.leaves(parts))
 
 
 class Scale(eqx.Module):
-    """The variances of the training data that make the residuals free of units, and how firmly a
-    chain is tied.
+    """Variances of the training data, which make residuals free of units, and the ties of a chain.
+
+    Attributes:
+        torque, power: variances of each joint's torque and of the measured power.
+        rigidity: see `Objective`.
+        anchor: what a chain is held to, if anything.
     """
 
     torque: Float[Array, " dof"]
@@ -126,33 +144,25 @@ class Scale(eqx.Module):
 
     @classmethod
     def of(cls, dataset: Dataset, objective: Objective) -> "Scale":
+        """Return the scale of the samples of a dataset."""
         dataset = dataset.samples
-        variance = dataset.tau.var(axis=0)
-        torque = (
-            np.where(variance > 0, variance, 1.0)
-            if objective.torque == "normalised"
-            else np.ones(dataset.dof)
-        )
-        power = np.sum(dataset.qd * dataset.tau, axis=1).var()
+        torque = np.ones(dataset.dof)
+        if objective.torque == "normalised":
+            torque = nonzero_scale(dataset.tau.var(axis=0))
+        power = np.asarray(np.sum(dataset.qd * dataset.tau, axis=1).var())
         return cls(
-            jnp.asarray(torque),
-            jnp.asarray(power if power > 0 else 1.0),
-            jnp.asarray(objective.rigidity),
+            torque=jnp.asarray(torque),
+            power=jnp.asarray(nonzero_scale(power)),
+            rigidity=jnp.asarray(objective.rigidity),
         )
 
     def untied(self) -> "Scale":
-        """The same with a chain left free."""
-        return eqx.tree_at(lambda one: one.rigidity, self, jnp.zeros_like(self.rigidity))
-
-
-Data = Samples | Windows
-"""What a fit learns from: samples with accelerations, or windows without."""
+        """Return the scale without rigidity: frames of a chain may stretch freely."""
+        return eqx.tree_at(lambda scale: scale.rigidity, self, jnp.zeros_like(self.rigidity))
 
 
 def torque(model: Any, sample: Data) -> Any:
-    """The torque that the model gives to a sample, with what its actuator remembers there; the mean
-    one of a window.
-    """
+    """Return the torque that a model predicts for a sample, or its mean over a window."""
     if isinstance(sample, Windows):
         return mean_torque(model, sample)
     if sample.memory is None:
@@ -163,11 +173,13 @@ def torque(model: Any, sample: Data) -> Any:
 def residual(
     model: InverseDynamics, sample: Data, scale: Scale, objective: Objective
 ) -> Float[Array, " residual"]:
-    """The errors of one sample, scaled such that the mean over samples of their sum of squares is
-    the data loss.
+    """Return the scaled errors of one sample.
+
+    The mean over samples of their sum of squares is the data loss.
     """
     error = jnp.asarray(torque(model, sample)) - sample.tau
     entries = error / jnp.sqrt(scale.torque * error.size)
+    # The power balance of a window would need the torque at each of its points.
     if objective.power == 0 or isinstance(sample, Windows):
         return entries
     power_error = sample.qd @ error * jnp.sqrt(objective.power / scale.power)
@@ -175,20 +187,23 @@ def residual(
 
 
 def tie(model: Any, scale: Scale) -> Float[Array, " rows"]:
-    """Residuals that belong to no sample: those of `rigidity` and of an anchor, for a chain alone
-    or with motors.
+    """Return the residuals of `rigidity` and of an anchor, which belong to no sample.
+
+    A model without a chain has none.
     """
     chain = as_model(model).chain
     if chain is None:
         return jnp.zeros_like(scale.torque, shape=(0,))
     rows = jnp.sqrt(scale.rigidity) * looseness(chain)
-    return rows if scale.anchor is None else jnp.concatenate([rows, scale.anchor.strain(chain)])
+    if scale.anchor is None:
+        return rows
+    return jnp.concatenate([rows, scale.anchor.strain(chain)])
 
 
 def data_loss(
     model: InverseDynamics, samples: Data, scale: Scale, objective: Objective
 ) -> Float[Array, ""]:
-    """The loss without weight decay: what validation watches."""
+    """Return the loss without ties and weight decay, by which validation judges."""
     rows = jax.vmap(lambda sample: residual(model, sample, scale, objective))(samples)
     return jnp.mean(jnp.sum(rows**2, axis=1))
 
@@ -196,57 +211,48 @@ def data_loss(
 def loss(
     model: InverseDynamics, samples: Data, scale: Scale, objective: Objective
 ) -> Float[Array, ""]:
-    """Eq. 9: data loss plus λ Ω(weights), plus what ties a chain to rigid arms."""
+    """Return eq. 9, the data loss plus λ Ω(weights), plus the ties of a chain."""
     data = data_loss(model, samples, scale, objective) + jnp.sum(tie(model, scale) ** 2)
     if objective.weight_decay == 0:
         return data
-    return data + objective.weight_decay * sum(jnp.sum(leaf**2) for leaf in _decayed(model))
-
-
-def _decayed(model: InverseDynamics) -> list[Array]:
     weights, _ = trainable(model)
-    return [
-        leaf
-        for leaf, decays in zip(
-            jax.tree.leaves(weights), jax.tree.leaves(decaying(weights)), strict=True
-        )
-        if decays
-    ]
+    decayed = jax.tree.leaves(eqx.filter(weights, decaying(weights)))
+    return data + objective.weight_decay * sum(jnp.sum(leaf**2) for leaf in decayed)
 
 
 def decaying(weights: Any) -> Any:
-    """Which leaves weight decay holds for: the matrices of a network; biases and friction may grow
-    freely.
+    """Return which leaves weight decay applies to: the matrices of networks only.
+
+    Biases may grow freely, and so may friction, whose size is a fact about the robot.
     """
 
-    def of(part: Any) -> Any:
+    def marked(part: Any) -> Any:
         free = isinstance(part, LinearWeights)
         return jax.tree.map(lambda leaf: not free and leaf.ndim > 1, part)
 
-    return jax.tree.map(of, weights, is_leaf=lambda part: isinstance(part, LinearWeights))
-
-
-CHUNK = 256
-"""Rows whose slopes are computed together."""
+    return jax.tree.map(marked, weights, is_leaf=lambda part: isinstance(part, LinearWeights))
 
 
 def rigid_slope(
     mechanics: Any, data: Dataset | Data, std: np.ndarray
 ) -> Float[np.ndarray, "entries weights"]:
-    """How the torques of samples, or the mean ones of windows, each over its joint's deviation,
-    answer to the weights of the links.
+    """Return the Jacobian of the torques in the weights of the mechanics.
+
+    The torques are those of samples or the means of windows, each divided by its joint's standard
+    deviation.
     """
+    slopes = []
     with jax.enable_x64(True):
-        seen = Samples.of(data) if isinstance(data, Dataset) else data
-        slopes = [np.asarray(_slope(mechanics, part))[:count] for part, count in _chunks(seen)]
+        if isinstance(data, Dataset):
+            data = Samples.of(data)
+        for part, count in _chunks(data):
+            slopes.append(np.asarray(_slope(mechanics, part))[:count])
     slope = np.concatenate(slopes) / std[:, None]
     return slope.reshape(-1, slope.shape[-1])
 
 
 def _chunks(data: Data) -> Iterator[tuple[Data, int]]:
-    """The rows in parts of one size, the last one filled up with its last row; and how many of them
-    are new. One compiled program serves data of every length.
-    """
+    """Yield chunks of one size, the last one padded with its last row, and their unpadded sizes."""
     for first in range(0, len(data), CHUNK):
         rows = np.minimum(np.arange(first, first + CHUNK), len(data) - 1)
         yield data.rows(rows), min(CHUNK, len(data) - first)
@@ -257,7 +263,7 @@ def _slope(mechanics: Any, data: Data) -> Float[Array, "rows dof weights"]:
     tree, fixed = trainable(mechanics)
     weights, unravel = ravel_pytree(tree)
 
-    def answer(weights: Array, sample: Data) -> Array:
+    def predicted(weights: Array, sample: Data) -> Array:
         return torque(eqx.combine(unravel(weights), fixed), sample)
 
-    return jax.vmap(lambda sample: jax.jacrev(answer)(weights, sample))(data)
+    return jax.vmap(lambda sample: jax.jacrev(predicted)(weights, sample))(data)

@@ -1,11 +1,9 @@
-"""What a fit builds and by which steps it trains it: the shape of the model, the method, the
-stages.
-"""
+"""The plan of a fit: the shape of the model, the method that trains it, and its stages."""
 
 import threading
 import time
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import equinox as eqx
 import jax
@@ -22,58 +20,67 @@ from ..models.friction import Friction, FrictionSettings
 from ..models.friction_memory import remembered
 from ..models.model import Architecture, Blueprint, Model
 from ..models.network import LagrangianNetworkSettings
-from .loss import Data, Samples, Scale
+from .loss import Data, Objective, Samples, Scale
 from .settings import TrainingSettings
 from .stages import DescentStage, MarquardtStage, Stage, StartsStage
 from .windows import Windows
 
-ModelChoice = Literal["delan", "chain", "feedforward"] | Architecture
+ModelName = Literal["delan", "chain", "feedforward"]
+ModelChoice = ModelName | Architecture
 
+# Steps of Adam if neither epochs nor seconds are given, and the least epochs they make.
 GRADIENT_STEPS = 20_000
-"""How long Adam runs when neither epochs nor seconds are given."""
-ITERATIONS = 300
-"""How long Levenberg–Marquardt runs when neither epochs nor seconds are given; patience is a share
-of it.
-"""
-LEAST_SECONDS = 15.0
-"""Less time than this and the second-order method is not worth its compilation."""
+LEAST_EPOCHS = 20
+# Adam is validated at least this many times in a fit, ...
+VALIDATIONS = 40
+# ... and at the latest after this many samples, a fraction of a second.
 CHUNK_SAMPLES = 60_000
-"""Samples between two validations of Adam: a fraction of a second."""
+# Iterations of Levenberg–Marquardt if neither epochs nor seconds are given; patience is a share of
+# them.
+ITERATIONS = 300
+# In less time [s] the second-order method is not worth its compilation.
+LEAST_SECONDS = 15.0
+# Epochs of Adam before Levenberg–Marquardt, which needs a start in the right valley, and epochs
+# between their validations.
 WARM_UP_EPOCHS = 100
-"""Epochs of Adam before Levenberg–Marquardt, which wants a start in the right valley."""
-SMALL_DOF, SMALL_WIDTH, SMALL_WEIGHTS = 3, 16, 600
-"""Up to so many joints a network of so many units suffices; up to so many weights the dense method
-is the faster.
-"""
+WARM_UP_CHUNK = 10
+# Up to this many joints, a network of this width suffices.
+SMALL_DOF = 3
+SMALL_WIDTH = 16
+# Up to this many weights, the dense second-order method is faster than Adam.
+SMALL_WEIGHTS = 600
+# The most work of an iteration of Levenberg–Marquardt, samples × joints × weights², that is worth
+# waiting for: seconds on one core.
 SMALL_WORK = 3e10
-"""The work of a Levenberg–Marquardt iteration, samples × joints × weights², that is still worth
-waiting for.
-"""
-MOST_PREPARED, MOST_WINDOWS = 2000, 400
-"""Samples of a filtered log that a chain is polished on, at most: its errors are no noise that more
-of them average; and windows, which hold more of the motion each.
-"""
+# Most samples of a filtered log that a chain is polished on: its errors are not noise, which more
+# samples would average. Windows hold more of the motion each.
+MOST_PREPARED = 2000
+MOST_WINDOWS = 400
+# Most rounds of starts of a chain, with two starts each, ...
 ROUNDS = 8
-"""Rounds of starts that a chain gets at most; two starts a round."""
+# ... and the share of `seconds` that they may take.
 SEARCH_SHARE = 0.6
-"""The share of `seconds` that the starts of a chain may take."""
-WIDE, STRIBECK_WIDE = 0.1, 0.3
-"""Where a fit begins the width of the Coulomb step and the Stribeck speed, as shares of a motor's
-mean speed.
-"""
+# Iterations without progress after which a chain has converged; it converges fast or not at all.
 CHAIN_PATIENCE = 25.0
-"""Iterations without progress after which a chain is at its end; it converges fast or not at all.
-"""
+# The width of the Coulomb step and the Stribeck speed at the start of a fit, relative to a motor's
+# mean speed.
+WIDE = 0.1
+STRIBECK_WIDE = 0.3
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The model to build and the method to train it, with the reason for the choice."""
+    """The model to build and the method that trains it, with the reason for the choice."""
 
     network: Architecture
     optimizer: Literal["adam", "lm"]
     reason: str
     friction: FrictionSettings | None = None
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether the model is a chain, which needs many starts."""
+        return isinstance(self.network, LagrangianChainSettings)
 
 
 def plan(
@@ -82,70 +89,70 @@ def plan(
     settings: TrainingSettings,
     friction: FrictionSettings | None = None,
 ) -> Plan:
-    """Size and method: Levenberg–Marquardt where the model is small enough for it, else Adam on a
-    wide network.
-    """
-    chosen = _plan(model, dataset.samples, settings)
-    if friction is not None and isinstance(chosen.network, FeedForwardSettings):
-        raise SettingsError(
-            "a feed-forward network learns friction with all the rest; leave friction out"
-        )
-    if settings.accelerations == "none" and isinstance(chosen.network, FeedForwardSettings):
-        raise SettingsError(
-            "a feed-forward network has no Lagrangian to do without accelerations; give it filtered ones"
-        )
-    return replace(chosen, friction=friction)
-
-
-def _plan(model: ModelChoice, dataset: Dataset, settings: TrainingSettings) -> Plan:
-    hurried = (
-        settings.optimizer == "auto"
-        and settings.seconds is not None
-        and settings.seconds < LEAST_SECONDS
-    )
-    if isinstance(model, str):
-        if model not in ("delan", "chain", "feedforward"):
-            raise SettingsError(f"unknown model {model!r}; known: delan, chain, feedforward")
-        small = dataset.dof <= SMALL_DOF and settings.optimizer != "adam" and not hurried
-        network = _named(model, SMALL_WIDTH if small else None)
-    elif isinstance(model, Architecture):
-        network = model
-    else:
-        raise SettingsError(
-            "model must be 'delan', 'chain', 'feedforward' or the settings of one of them, "
-            f"got {type(model).__name__}; what steers the training goes into settings="
-        )
+    """Choose size and method: Levenberg–Marquardt for models that are small enough, else Adam."""
+    dataset = dataset.samples
+    network = _architecture(model, dataset, settings)
+    if isinstance(network, FeedForwardSettings):
+        if friction is not None:
+            raise SettingsError(
+                "a feed-forward network learns friction with all the rest; leave friction out"
+            )
+        if settings.accelerations == "none":
+            raise SettingsError(
+                "a feed-forward network has no Lagrangian to do without accelerations; "
+                "give it filtered ones"
+            )
     weights = _count_weights(network, dataset)
+    size = f"{weights} weights, {len(dataset)} samples"
     if isinstance(network, LagrangianChainSettings):
         if len(dataset) * dataset.dof < weights:
             least = -(-weights // dataset.dof)
             raise DataError(
                 dataset.source,
-                f"{len(dataset)} samples of {dataset.dof} joints cannot tell the {weights} numbers of a chain; "
-                f"give at least {least}, better some hundred, of varied motion",
+                f"{len(dataset)} samples of {dataset.dof} joints cannot tell the {weights} numbers "
+                f"of a chain; give at least {least}, better some hundred, of varied motion",
             )
         method = "adam" if settings.optimizer == "adam" else "lm"
-        return Plan(network, method, f"{weights} weights, {len(dataset)} samples: a chain")
-    work = len(dataset) * dataset.dof * weights**2
+        return Plan(network, method, f"{size}: a chain", friction)
     if settings.optimizer != "auto":
-        return Plan(network, settings.optimizer, f"asked for; {weights} weights")
-    size = f"{weights} weights, {len(dataset)} samples"
+        return Plan(network, settings.optimizer, f"asked for; {weights} weights", friction)
+    hurried = _is_hurried(settings)
+    work = len(dataset) * dataset.dof * weights**2
     if hurried and dataset.dof <= SMALL_DOF:
-        return Plan(
-            network,
-            "adam",
-            f"{size}: {settings.seconds:g} s are too few for the second-order method",
-        )
+        reason = f"{size}: {settings.seconds:g} s are too few for the second-order method"
+        return Plan(network, "adam", reason, friction)
     if weights <= SMALL_WEIGHTS and work <= SMALL_WORK and not hurried:
-        return Plan(network, "lm", f"{size}: few enough for the dense second-order method")
-    return Plan(network, "adam", f"{size}: too many for the dense second-order method")
+        reason = f"{size}: few enough for the dense second-order method"
+        return Plan(network, "lm", reason, friction)
+    reason = f"{size}: too many for the dense second-order method"
+    return Plan(network, "adam", reason, friction)
 
 
-def _named(model: str, width: int | None) -> Architecture:
+def _is_hurried(settings: TrainingSettings) -> bool:
+    """Return whether there is no time for the second-order method, and nobody asked for it."""
+    if settings.optimizer != "auto" or settings.seconds is None:
+        return False
+    return settings.seconds < LEAST_SECONDS
+
+
+def _architecture(model: ModelChoice, dataset: Dataset, settings: TrainingSettings) -> Architecture:
+    """Return the architecture of a model by name, in the size that its method can train."""
+    if isinstance(model, Architecture):
+        return model
+    if not isinstance(model, str):
+        raise SettingsError(
+            "model must be 'delan', 'chain', 'feedforward' or the settings of one of them, "
+            f"got {type(model).__name__}; what steers the training goes into settings="
+        )
+    if model not in get_args(ModelName):
+        raise SettingsError(f"unknown model {model!r}; known: {', '.join(get_args(ModelName))}")
     if model == "chain":
         return LagrangianChainSettings()
-    network = LagrangianNetworkSettings if model == "delan" else FeedForwardSettings
-    return network() if width is None else network(width=width)
+    network = {"delan": LagrangianNetworkSettings, "feedforward": FeedForwardSettings}[model]
+    by_adam = settings.optimizer == "adam" or _is_hurried(settings)
+    if by_adam or dataset.dof > SMALL_DOF:
+        return network()
+    return network(width=SMALL_WIDTH)
 
 
 def build(
@@ -154,7 +161,7 @@ def build(
     key: PRNGKeyArray,
     friction: FrictionSettings | None = None,
 ) -> Model:
-    """A model of the planned shape with random weights, in the units of the dataset."""
+    """Return a model of the planned shape with random weights, in the units of the dataset."""
     blueprint = Blueprint.named(dataset.joints, network, friction)
     model = blueprint.build(Normalisation.of(dataset), key=key)
     if friction is None:
@@ -163,22 +170,45 @@ def build(
 
 
 def head(settings: FrictionSettings, dataset: Dataset) -> Friction:
-    """Friction whose steps at standstill begin as wide as the data can show: from there a fit
-    finds the way to narrow ones, while one that begins too narrow sees no sample on the step.
+    """Return friction whose steps at standstill start as wide as the data can show.
+
+    From there a fit finds the way to narrow steps, while one that starts too narrow has no sample
+    on the step.
     """
-    made = Friction(dataset.joints, settings)
-    speed = np.abs(dataset.samples.qd @ made.transmission.T).mean(axis=0)
-    starts = ((settings.width, WIDE), (settings.stribeck_speed, STRIBECK_WIDE))
-    wide = tuple(jnp.log(jnp.maximum(least, share * jnp.asarray(speed))) for least, share in starts)
-    return eqx.tree_at(lambda one: (one.log_width, one.log_stribeck_speed), made, wide)
+    friction = Friction(dataset.joints, settings)
+    speed = jnp.asarray(np.abs(dataset.samples.qd @ friction.transmission.T).mean(axis=0))
+    width = jnp.log(jnp.maximum(settings.width, WIDE * speed))
+    stribeck_speed = jnp.log(jnp.maximum(settings.stribeck_speed, STRIBECK_WIDE * speed))
+    return eqx.tree_at(
+        lambda friction: (friction.log_width, friction.log_stribeck_speed),
+        friction,
+        (width, stribeck_speed),
+    )
 
 
 def _count_weights(
     network: Architecture, dataset: Dataset, friction: FrictionSettings | None = None
 ) -> int:
-    shape = eqx.filter_eval_shape(lambda: build(network, dataset, jax.random.key(0), friction))
+    shape = Blueprint.named(dataset.joints, network, friction).shape
+    # A fit does not change a normalisation, so that its numbers are not weights.
     leaves = jax.tree.leaves(shape, is_leaf=lambda node: isinstance(node, Normalisation))
     return sum(leaf.size for leaf in leaves if isinstance(leaf, jax.ShapeDtypeStruct))
+
+
+def samples(dataset: Dataset, friction: FrictionSettings | None) -> Samples:
+    """Return the samples of a dataset with the memory of such friction along its trajectories."""
+    if friction is None:
+        return Samples.of(dataset)
+    return Samples.of(dataset, remembered(Friction(dataset.joints, friction), dataset))
+
+
+def _fit_data(
+    dataset: Dataset, friction: FrictionSettings | None, settings: TrainingSettings
+) -> Data:
+    """Return the samples of a dataset, or windows on its motion."""
+    if settings.accelerations == "given":
+        return samples(dataset, friction)
+    return Windows.of(dataset, friction)
 
 
 def stages(
@@ -190,113 +220,72 @@ def stages(
     key: PRNGKeyArray,
     stop: threading.Event | None = None,
 ) -> list[Stage]:
-    """The steps of the fit."""
-    if isinstance(chosen.network, LagrangianChainSettings) and chosen.optimizer == "lm":
-        return _chain_stages(chosen, training, validation, settings, key, stop)
-    scale = Scale.of(training, settings.objective)
-    training_data, validation_data = (
-        learned_from(one, chosen.friction, settings) for one in (training, validation)
+    """Return the stages of a fit."""
+    data = (
+        _fit_data(training, chosen.friction, settings),
+        _fit_data(validation, chosen.friction, settings),
+        Scale.of(training, settings.objective),
+        settings.objective,
     )
-    data, count = (training_data, validation_data, scale, settings.objective), len(training_data)
-    by_clock = settings.seconds is not None and settings.epochs is None
-    if chosen.optimizer == "lm":
-        epochs = None if by_clock else settings.epochs or ITERATIONS
+    if chosen.optimizer == "adam":
+        return [_descent_stage(data, settings)]
+    iterations = settings.epochs
+    if iterations is None and not settings.by_clock:
+        iterations = ITERATIONS
+    last = MarquardtStage(
+        *data, settings.marquardt, epochs=iterations, patience=settings.patience * ITERATIONS
+    )
+    if not chosen.is_chain:
         warm_up = DescentStage(
-            *data, settings.descent, chunk=10, epochs=WARM_UP_EPOCHS, patience=float("inf")
+            *data,
+            settings.descent,
+            chunk=WARM_UP_CHUNK,
+            epochs=WARM_UP_EPOCHS,
+            patience=float("inf"),
         )
-        patience = settings.patience * ITERATIONS
-        return [
-            warm_up,
-            MarquardtStage(*data, settings.marquardt, epochs=epochs, patience=patience),
-        ]
-    epochs = settings.epochs or max(
-        20, GRADIENT_STEPS * min(settings.descent.batch, count) // count
-    )
-    chunk = max(1, min(CHUNK_SAMPLES // count, -(-epochs // 40)))
-    if by_clock:
-        chunk, epochs = max(1, CHUNK_SAMPLES // count), None
-    patience = float("inf") if epochs is None else settings.patience * epochs
-    return [DescentStage(*data, settings.descent, chunk=chunk, epochs=epochs, patience=patience)]
-
-
-def learned_from(
-    dataset: Dataset, friction: FrictionSettings | None, settings: TrainingSettings
-) -> Data:
-    """What a fit sees of a dataset: its samples, or windows on its motion."""
-    return (
-        samples(dataset, friction)
-        if settings.accelerations == "given"
-        else Windows.of(dataset, friction)
-    )
-
-
-def samples(dataset: Dataset, friction: FrictionSettings | None) -> Samples:
-    """The samples of a dataset with what friction of this kind remembers along its trajectories."""
-    return Samples.of(
-        dataset,
-        None if friction is None else remembered(Friction(dataset.joints, friction), dataset),
-    )
-
-
-def polish(
-    chosen: Plan,
-    training: Dataset,
-    validation: Dataset,
-    settings: TrainingSettings,
-    *,
-    key: PRNGKeyArray,
-) -> MarquardtStage:
-    """Levenberg–Marquardt on all samples, or on as many as are worth waiting for."""
-    data = learned_from(training, chosen.friction, settings)
-    most = max(
-        1,
-        int(
-            SMALL_WORK
-            / (training.dof * _count_weights(chosen.network, training, chosen.friction) ** 2)
-        ),
-    )
-    if isinstance(data, Windows):
-        most = min(most, MOST_WINDOWS)
-    elif training.counted is not None:
-        most = min(most, MOST_PREPARED)
-    if len(data) > most:
-        data = data.rows(np.sort(np.asarray(jax.random.permutation(key, len(data)))[:most]))
-    by_clock = settings.seconds is not None and settings.epochs is None
-    return MarquardtStage(
-        training=data,
-        validation=learned_from(validation, chosen.friction, settings),
-        scale=Scale.of(training, settings.objective),
-        objective=settings.objective,
-        settings=settings.marquardt,
-        epochs=None if by_clock else settings.epochs or ITERATIONS,
-        patience=CHAIN_PATIENCE,
-    )
-
-
-def _chain_stages(
-    chosen: Plan,
-    training: Dataset,
-    validation: Dataset,
-    settings: TrainingSettings,
-    key: PRNGKeyArray,
-    stop: threading.Event | None,
-) -> list[Stage]:
-    """Starts on a part of the data, and then all of it, or as much as is worth waiting for."""
-    last = polish(chosen, training, validation, settings, key=key)
-    until = (
-        float("inf")
-        if settings.seconds is None
-        else time.perf_counter() + SEARCH_SHARE * settings.seconds
-    )
+        return [warm_up, last]
+    last = replace(last, training=_thinned(chosen, training, data[0], key), patience=CHAIN_PATIENCE)
+    until = float("inf")
+    if settings.seconds is not None:
+        until = time.perf_counter() + SEARCH_SHARE * settings.seconds
     search = StartsStage(
         last.training,
-        last.validation,
-        last.scale,
-        settings.objective,
+        *data[1:],
         settings.marquardt,
-        build=lambda one: build(chosen.network, training, one, chosen.friction),
+        build=lambda key: build(chosen.network, training, key, chosen.friction),
         epochs=ROUNDS,
         until=until,
         stop=stop,
     )
     return [search, last]
+
+
+def _descent_stage(
+    data: tuple[Data, Data, Scale, Objective], settings: TrainingSettings
+) -> DescentStage:
+    """Return Adam for as long as the settings say, or until it stops improving."""
+    count = len(data[0])
+    chunk = CHUNK_SAMPLES // count
+    epochs = None
+    patience = float("inf")
+    if not settings.by_clock:
+        batch = min(settings.descent.batch, count)
+        epochs = settings.epochs or max(LEAST_EPOCHS, GRADIENT_STEPS * batch // count)
+        chunk = min(chunk, -(-epochs // VALIDATIONS))
+        patience = settings.patience * epochs
+    return DescentStage(
+        *data, settings.descent, chunk=max(1, chunk), epochs=epochs, patience=patience
+    )
+
+
+def _thinned(chosen: Plan, training: Dataset, data: Data, key: PRNGKeyArray) -> Data:
+    """Return random samples or windows, as many as an iteration on them is worth waiting for."""
+    weights = _count_weights(chosen.network, training, chosen.friction)
+    most = max(1, int(SMALL_WORK / (training.dof * weights**2)))
+    if isinstance(data, Windows):
+        most = min(most, MOST_WINDOWS)
+    elif training.counted is not None:
+        most = min(most, MOST_PREPARED)
+    if len(data) <= most:
+        return data
+    return data.rows(np.sort(np.asarray(jax.random.permutation(key, len(data)))[:most]))

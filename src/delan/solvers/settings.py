@@ -1,7 +1,7 @@
-"""The settings of a training, and what it reports while it runs."""
+"""The settings of a training, and its reports while it runs."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from ..errors import SettingsError
 from .adam import DescentSettings
@@ -20,14 +20,15 @@ class TrainingSettings:
         optimizer: `adam`, `lm` (Levenberg–Marquardt in float64, for small networks), or `auto`.
         epochs: passes over the data (iterations of Levenberg–Marquardt); None: a default, or as
             `seconds` allow.
-        seconds: wall-clock bound of the training, compilation included; at least one step is made.
+        seconds: limit of the training's wall-clock time, compilation included; at least one step is
+            made.
         validation: share of the trajectories held out to choose the best weights.
         patience: share of the budget that may pass without progress on validation before the fit
             stops early.
-        retreats: how often a fit that diverged may go back to its best weights with a smaller step.
-        accelerations: those of the dataset, or `none` at all: motion and torques are integrated
-            against smooth windows (`weak.py`), so that nothing is differentiated twice and nothing
-            need be filtered.
+        retreats: how often a fit that diverged may return to its best weights with a smaller step.
+        accelerations: `given` by the dataset, or `none`: motion and torques are integrated against
+            smooth windows (`windows.py`), so that nothing is differentiated twice and nothing needs
+            a filter.
     """
 
     optimizer: Optimizer = "auto"
@@ -42,10 +43,11 @@ class TrainingSettings:
     marquardt: MarquardtSettings = field(default_factory=MarquardtSettings)
 
     def __post_init__(self) -> None:
-        if self.optimizer not in ("auto", "adam", "lm"):
-            raise SettingsError(f"unknown optimizer {self.optimizer!r}; known: auto, adam, lm")
-        if self.accelerations not in ("given", "none"):
-            raise SettingsError(f"unknown accelerations {self.accelerations!r}; known: given, none")
+        for name, known in (("optimizer", Optimizer), ("accelerations", Accelerations)):
+            value = getattr(self, name)
+            if value not in get_args(known):
+                expected = ", ".join(get_args(known))
+                raise SettingsError(f"unknown {name} {value!r}; known: {expected}")
         if self.epochs is not None and self.epochs < 1:
             raise SettingsError(f"epochs must be at least 1, got {self.epochs}")
         if self.seconds is not None and not 0 < self.seconds < float("inf"):
@@ -59,10 +61,15 @@ class TrainingSettings:
         if self.retreats < 0:
             raise SettingsError(f"retreats must be at least 0, got {self.retreats}")
 
+    @property
+    def by_clock(self) -> bool:
+        """Whether `seconds` alone limit the training."""
+        return self.seconds is not None and self.epochs is None
+
 
 @dataclass(frozen=True)
 class HistoryRow:
-    """The losses after an advance, with the training time spent so far [s]."""
+    """The losses after a step of a stage, and the training time so far [s]."""
 
     stage: str
     epoch: int
@@ -73,9 +80,7 @@ class HistoryRow:
 
 @dataclass(frozen=True)
 class Progress:
-    """How a fit is getting on, for whoever shows it: `share` is the part of its budget that is
-    spent, in [0, 1].
-    """
+    """A report on a running fit: `share` is the part of its budget that is spent, in [0, 1]."""
 
     row: HistoryRow
     best: float

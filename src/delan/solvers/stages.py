@@ -1,12 +1,20 @@
-"""The stages that train a model: Adam, Levenberg–Marquardt, and many starts of the latter."""
+"""The stages of a training: Adam, Levenberg–Marquardt, and random starts of the latter.
+
+A stage improves a model in steps of `chunk` epochs, `epochs` in all (None: until time runs out),
+and ends after `patience` epochs without progress. Its state goes in and comes out: `start` makes it
+from a model, `advance` makes a step (`shares` are the parts of the budget spent before each epoch),
+`retreat` returns to an earlier model with smaller steps, and `model` reads the model.
+"""
 
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from functools import partial
+from itertools import repeat
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -20,13 +28,39 @@ from . import adam, marquardt
 from .loss import Data, Objective, Scale, data_loss
 from .windows import Windows
 
+# A loss, relative to the variance of the torque, at which rounding is all that remains to learn.
 EXACT = 1e-13
-"""A loss, as share of the torque's variance, at which nothing is left to learn."""
+# A loss, relative to the variance of the torque, that no wrong valley reaches: no second start
+# needs to confirm it.
+SOLVED = 1e-7
+# Starts per round, computed in parallel where there are cores. The number is fixed, so that a seed
+# gives the same result on every machine.
+TOGETHER = 2
+# Most samples, or windows, that a start uses: enough to tell valleys apart. Windows hold more of
+# the motion each.
+SAMPLES = 500
+WINDOWS = 150
+# Most iterations of a start.
+ITERATIONS = 150
+# A start ends if its loss has not fallen below this share in this many iterations.
+GAIN = 0.95
+GAIN_ITERATIONS = 15
+# Two starts whose validation losses differ by less than this factor ended in the same valley.
+AGREED = 1.05
+# So did two whose training losses differ by less than this factor, if their validation losses are
+# below the following multiple of the training losses. In wrong valleys they are above.
+AGREED_IN_TRAINING = 1.1
+HOLDS = 3.0
+
+# Only one thread compiles at a time; otherwise every thread would compile the same program.
+_COMPILING = threading.Lock()
+
+_validate = eqx.filter_jit(data_loss)
 
 
 @dataclass(frozen=True)
 class Advance:
-    """What one step of a stage came to."""
+    """The losses after a step of a stage, and whether the stage is finished."""
 
     training: float
     validation: float
@@ -34,13 +68,15 @@ class Advance:
 
 
 class DescentState(eqx.Module):
+    """A learner, and the factor by which retreats have shrunk its learning rate."""
+
     learner: adam.LearnerState
     shrink: Float[Array, ""]
 
 
 @dataclass(frozen=True)
 class DescentStage:
-    """Adam over minibatches; `patience` is a number of epochs without progress, inf for none."""
+    """Adam over minibatches."""
 
     training: Data
     validation: Data
@@ -61,9 +97,8 @@ class DescentStage:
     ) -> tuple[DescentState, Advance]:
         rates = state.shrink * jnp.asarray([self.settings.schedule(share) for share in shares])
         learner, report = adam.run_epochs(state.learner, self.training, self.validation, rates, key)
-        return DescentState(learner, state.shrink), Advance(
-            float(report.training), float(report.validation)
-        )
+        step = Advance(float(report.training), float(report.validation))
+        return DescentState(learner, state.shrink), step
 
     def retreat(self, state: DescentState, model: Any) -> DescentState:
         return DescentState(self.start(model).learner, state.shrink / 2)
@@ -92,75 +127,27 @@ class MarquardtStage:
     def advance(
         self, state: marquardt.MarquardtState, shares: Sequence[float], key: PRNGKeyArray
     ) -> tuple[marquardt.MarquardtState, Advance]:
-        state, loss = marquardt.update(
+        state, value = marquardt.update(
             state, self.training, self.scale, self.objective, self.settings
         )
-        validation = _validate(state.model, self.validation, self.scale, self.objective)
-        return state, Advance(
-            float(loss), float(validation), finished=bool(state.stalled) or float(loss) < EXACT
-        )
+        loss = float(value)
+        validation = float(_validate(state.model, self.validation, self.scale, self.objective))
+        return state, Advance(loss, validation, finished=bool(state.stalled) or loss < EXACT)
 
     def retreat(self, state: marquardt.MarquardtState, model: Any) -> marquardt.MarquardtState:
-        return eqx.tree_at(lambda s: s.damping, self.start(model), state.damping * 100)
+        # Two orders of magnitude: damping shrinks by at most 5 per iteration, so that the next few
+        # steps are short.
+        damping = state.damping * 100
+        return eqx.tree_at(lambda state: state.damping, self.start(model), damping)
 
     def model(self, state: marquardt.MarquardtState) -> Any:
         return state.model
 
 
-@runtime_checkable
-class Stage(Protocol):
-    """A method that improves a model in steps of `chunk` epochs, `epochs` in all (None: until time
-    runs out).
-    """
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def training(self) -> Data: ...
-    @property
-    def chunk(self) -> int: ...
-    @property
-    def epochs(self) -> int | None: ...
-    @property
-    def patience(self) -> float: ...
-    def start(self, model: Any) -> Any: ...
-    def advance(
-        self, state: Any, shares: Sequence[float], key: PRNGKeyArray
-    ) -> tuple[Any, Advance]: ...
-    def retreat(self, state: Any, model: Any) -> Any: ...
-    def model(self, state: Any) -> Any: ...
-
-
-TOGETHER = 2
-"""Starts in a round, at once where there are cores; a fixed number, so that a seed means the same
-on every machine.
-"""
-SAMPLES, WINDOWS = 500, 150
-"""Samples, or windows, that a start sees at most: enough to tell valleys apart."""
-ITERATIONS = 150
-"""Iterations of a start at most."""
-GAIN, GAIN_ITERATIONS = 0.95, 15
-"""A start that does not bring its loss below this share in so many iterations is at its end."""
-SOLVED = 1e-7
-"""A loss, as share of the torque's variance, that no wrong valley reaches: no second start needs to
-confirm it.
-"""
-AGREED = 1.05
-"""Two starts whose losses on validation differ by less than this factor found the same valley,"""
-AGREED_IN_TRAINING, HOLDS = 1.1, 3.0
-"""and so did two whose training losses differ by less than the first factor, if what they learned
-holds on validation: their loss there is below this many times that in training. Where valleys lead
-nowhere it is more.
-"""
-
-
-_COMPILING = threading.Lock()
-"""One thread compiles while the others wait; without it each would compile the same program."""
-
-
 class StartsState(eqx.Module):
-    """The best start so far, and the losses of all of them, on validation and on what they saw of
-    the training data; infinite for those that are still to come.
+    """The best model so far, and the losses of all starts on validation and in training.
+
+    The losses of starts that are still to come are infinite.
     """
 
     model: Any
@@ -169,9 +156,33 @@ class StartsState(eqx.Module):
 
 
 @dataclass(frozen=True)
+class _Race:
+    """The starts of a round that have solved the task.
+
+    Only an earlier start ends a later one, whichever was faster, so that the result does not depend
+    on the speed of threads.
+    """
+
+    solved: set[int] = field(default_factory=set)
+
+    def is_over_for(self, index: int) -> bool:
+        return any(winner < index for winner in self.solved)
+
+
+@dataclass(frozen=True, eq=False)
+class _StartEnd:
+    """The model at the end of a start, and its losses."""
+
+    model: Any
+    validation: float
+    training: float
+
+
+@dataclass(frozen=True)
 class StartsStage:
-    """Rounds of random starts until two agree; an epoch is a round. `until` bounds its time
-    [perf_counter s].
+    """Rounds of random starts until two of them agree; an epoch is a round.
+
+    `until` limits the time, as a value of `time.perf_counter()` [s].
     """
 
     training: Data
@@ -194,75 +205,23 @@ class StartsStage:
     def advance(
         self, state: StartsState, shares: Sequence[float], key: PRNGKeyArray
     ) -> tuple[StartsState, Advance]:
-        rows_key, *keys = jax.random.split(key, TOGETHER + 1)
-        part = _part(self.training, rows_key)
-        # XLA lets go of the interpreter while it computes, so threads are enough.
-        with jax.enable_x64(True):
-            models = [self.build(one) for one in keys]
-        race = _Race()
-        with ThreadPoolExecutor(TOGETHER) as pool:
-            found = list(
-                pool.map(
-                    lambda start: self._descend(start[0], start[1], part, race), enumerate(models)
-                )
-            )
-        best = next(
-            (one for one in found if one.validation < SOLVED),
-            min(found, key=lambda one: one.validation),
-        )
+        ends = self._round(key)
+        # The first of those that solved the task, or else the best.
+        best = min(ends, key=lambda end: max(end.validation, SOLVED))
         done = int(np.isfinite(state.losses).sum())
-        own = slice(done, done + TOGETHER)
-        losses = state.losses.at[own].set(jnp.asarray([one.validation for one in found]))
-        trained = state.trained.at[own].set(jnp.asarray([one.training for one in found]))
-        model = best.model if best.validation <= float(jnp.min(state.losses)) else state.model
-        late = time.perf_counter() > self.until
+        places = slice(done, done + TOGETHER)
+        losses = state.losses.at[places].set(jnp.asarray([end.validation for end in ends]))
+        trained = state.trained.at[places].set(jnp.asarray([end.training for end in ends]))
+        model = state.model
+        if best.validation <= float(jnp.min(state.losses)):
+            model = best.model
         finished = (
-            best.validation < SOLVED or agreed(np.asarray(losses), np.asarray(trained)) or late
+            best.validation < SOLVED
+            or agreed(np.asarray(losses), np.asarray(trained))
+            or time.perf_counter() > self.until
         )
-        return StartsState(model, losses, trained), Advance(
-            best.training, float(jnp.min(losses)), finished=finished
-        )
-
-    def _descend(self, index: int, model: Any, part: Data, race: "_Race") -> "_Found":
-        with jax.enable_x64(True):
-            # Free at first, for the ways around obstacles that a tied chain has not; then settled
-            # and tied.
-            model, _ = self._iterate(
-                model, part, self.scale.untied(), lambda: race.is_over_for(index)
-            )
-            model, loss = self._iterate(
-                _settled(model), part, self.scale, lambda: race.is_over_for(index)
-            )
-            validation = float(_validate(model, self.validation, self.scale, self.objective))
-        if validation < SOLVED:
-            race.solved.add(index)
-        lost = race.is_over_for(index) or not np.isfinite(validation)
-        return _Found(model, np.finfo(float).max if lost else validation, loss)
-
-    def _iterate(
-        self, model: Any, part: Data, scale: Scale, is_over: Callable[[], bool]
-    ) -> tuple[Any, float]:
-        """Levenberg–Marquardt until it is solved, no longer worthwhile or out of time; the model
-        and its loss.
-        """
-        state, history = marquardt.init(model, self.settings), []
-        for iteration in range(ITERATIONS):
-            with _COMPILING if iteration == 0 else nullcontext():
-                state, loss = marquardt.update(state, part, scale, self.objective, self.settings)
-            history.append(float(loss))
-            given_up = (
-                len(history) > GAIN_ITERATIONS
-                and history[-1] > GAIN * history[-1 - GAIN_ITERATIONS]
-            )
-            stopped = is_over() or (self.stop is not None and self.stop.is_set())
-            if (
-                not history[-1] > SOLVED / 10
-                or given_up
-                or stopped
-                or time.perf_counter() > self.until
-            ):
-                break
-        return state.model, history[-1]
+        step = Advance(best.training, float(jnp.min(losses)), finished=finished)
+        return StartsState(model, losses, trained), step
 
     def retreat(self, state: StartsState, model: Any) -> StartsState:
         return state
@@ -270,62 +229,92 @@ class StartsStage:
     def model(self, state: StartsState) -> Any:
         return state.model
 
+    def _round(self, key: PRNGKeyArray) -> list[_StartEnd]:
+        """Return the ends of new starts on a random part of the training data."""
+        rows_key, *keys = jax.random.split(key, TOGETHER + 1)
+        part = _part(self.training, rows_key)
+        with jax.enable_x64(True):
+            models = [self.build(model_key) for model_key in keys]
+        # Threads suffice, because XLA releases the interpreter while it computes.
+        with ThreadPoolExecutor(TOGETHER) as pool:
+            each = (range(TOGETHER), models, repeat(part), repeat(_Race()))
+            return list(pool.map(self._descend, *each))
+
+    def _descend(self, index: int, model: Any, part: Data, race: _Race) -> _StartEnd:
+        is_over = partial(race.is_over_for, index)
+        with jax.enable_x64(True):
+            # At first frames may stretch: that opens ways around obstacles which rotations do not
+            # have. Then they are settled and tied.
+            model, _ = self._iterate(model, part, self.scale.untied(), is_over)
+            model, loss = self._iterate(_settled(model), part, self.scale, is_over)
+            validation = float(_validate(model, self.validation, self.scale, self.objective))
+        if validation < SOLVED:
+            race.solved.add(index)
+        if is_over() or not np.isfinite(validation):
+            # Worse than any other, but finite: the start counts as done.
+            validation = np.finfo(float).max
+        return _StartEnd(model, validation, loss)
+
+    def _iterate(
+        self, model: Any, part: Data, scale: Scale, is_over: Callable[[], bool]
+    ) -> tuple[Any, float]:
+        """Run Levenberg–Marquardt while it is worthwhile; return the model and its loss."""
+        state = marquardt.init(model, self.settings)
+        losses: list[float] = []
+        compiling: AbstractContextManager[Any] = _COMPILING
+        for _ in range(ITERATIONS):
+            with compiling:
+                state, loss = marquardt.update(state, part, scale, self.objective, self.settings)
+            compiling = nullcontext()
+            losses.append(float(loss))
+            stopped = self.stop is not None and self.stop.is_set()
+            if stopped or is_over() or time.perf_counter() > self.until or _is_done(losses):
+                break
+        return state.model, losses[-1]
+
+
+Stage = DescentStage | MarquardtStage | StartsStage
+
+
+def _is_done(losses: Sequence[float]) -> bool:
+    """Return whether a start has solved its task, hardly improves or gave a non-finite loss."""
+    # Well below `SOLVED`, since this is the loss in training.
+    if not losses[-1] > SOLVED / 10:
+        return True
+    return len(losses) > GAIN_ITERATIONS and losses[-1] > GAIN * losses[-1 - GAIN_ITERATIONS]
+
 
 def agreed(losses: Float[np.ndarray, " starts"], trained: Float[np.ndarray, " starts"]) -> bool:
-    """Whether the two best starts found the same valley, by their losses on validation and in
-    training.
+    """Return whether the two best starts ended in the same valley.
+
+    Args:
+        losses, trained: their losses on validation and in training.
     """
     best = np.argsort(losses)[:2]
-    (low, second), (one, other) = losses[best], trained[best]
-    holds = bool((losses[best] < HOLDS * trained[best]).all())
-    alike = max(one, other) < AGREED_IN_TRAINING * min(one, other)
+    low, second = losses[best]
+    holds = (losses[best] < HOLDS * trained[best]).all()
+    alike = trained[best].max() < AGREED_IN_TRAINING * trained[best].min()
     return bool(second < AGREED * low or (holds and alike))
 
 
-@dataclass(frozen=True, eq=False)
-class _Found:
-    """Where a start ended, and its losses on validation and on the part of the data it saw."""
-
-    model: Any
-    validation: float
-    training: float
-
-
-@dataclass(frozen=True)
-class _Race:
-    """The starts of a round that have solved the task. Only an earlier one ends a later one,
-    whichever was faster, so that the outcome does not depend on the machine's mood.
-    """
-
-    solved: set[int] = field(default_factory=set)
-
-    def is_over_for(self, index: int) -> bool:
-        return any(winner < index for winner in self.solved)
-
-
 def _settled(model: Model) -> Model:
-    """The model with the frames of its chain settled, if that leaves finite numbers."""
+    """Return the model with the frames of its chain settled, if that leaves finite numbers."""
     chain = model.chain
     assert chain is not None  # only chains are started many times
     try:
-        with np.errstate(all="ignore"):  # a start that went astray is judged by its loss
+        with np.errstate(all="ignore"):  # a start that diverged is judged by its loss
             after = settled(chain)
     except np.linalg.LinAlgError:
         return model
-    if not all(
-        np.isfinite(leaf).all() for leaf in jax.tree.leaves(eqx.filter(after, eqx.is_array))
-    ):
+    leaves = jax.tree.leaves(eqx.filter(after, eqx.is_array))
+    if not all(np.isfinite(leaf).all() for leaf in leaves):
         return model
     return model.with_mechanics(after)
 
 
-def _part(samples: Data, key: PRNGKeyArray) -> Data:
-    """A random part of the samples, or of the windows, which tell valleys apart with fewer points
-    as well.
-    """
-    most = WINDOWS if isinstance(samples, Windows) else SAMPLES
-    part = samples.rows(np.sort(np.asarray(jax.random.permutation(key, len(samples)))[:most]))
-    return part.coarser() if isinstance(part, Windows) else part
-
-
-_validate = eqx.filter_jit(data_loss)
+def _part(data: Data, key: PRNGKeyArray) -> Data:
+    """Return a random part of the samples, or of the windows with half of their points."""
+    order = np.asarray(jax.random.permutation(key, len(data)))
+    if isinstance(data, Windows):
+        return data.rows(np.sort(order[:WINDOWS])).coarser()
+    return data.rows(np.sort(order[:SAMPLES]))

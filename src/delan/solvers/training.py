@@ -1,4 +1,4 @@
-"""The run of a fit: the loop that watches validation, steps back, keeps checkpoints and stops."""
+"""The training loop: runs stages, watches validation, steps back, saves checkpoints and stops."""
 
 import math
 import threading
@@ -15,19 +15,30 @@ from .. import storage
 from ..errors import DataError, ModelFileError
 from ..models.dynamics import InverseDynamics
 from .settings import HistoryRow, Progress
-from .stages import Stage
+from .stages import Advance, Stage
 
+# The kind of a checkpoint file, by which `storage` tells it from a model.
 CHECKPOINT = "delan-checkpoint"
+# Time between two checkpoints [s]; a crash loses no more work than that.
 CHECKPOINT_SECONDS = 5.0
+# A validation loss this many times the best one counts as divergence.
 DIVERGED = 100.0
-"""A validation loss this many times the best one counts as divergence."""
+# A validation loss below this share of the last milestone is a new one: smaller gains are no
+# progress that patience should wait for.
 WORTHWHILE = 0.99
-"""A validation loss counts as progress when it is below this share of the last one that did."""
+# The fields of a run that a checkpoint stores as plain values.
+BOOKS = ("stage", "epoch", "seconds", "best", "milestone", "milestone_epoch", "retreats", "events")
 
 
 @dataclass
 class Run:
-    """The books of a fit: where it is, what it saw, and the best weights so far."""
+    """The progress of a training, and the weights with the least validation loss so far.
+
+    Attributes:
+        milestone, milestone_epoch: the last validation loss that counted as progress.
+        snapshot: what a checkpoint would store, replaced as a whole, so that an interrupt at any
+            moment finds a consistent state.
+    """
 
     best_model: Any
     stage: int = 0
@@ -45,9 +56,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Limits:
-    """When to stop: `seconds` of wall clock, compilation included, and how many steps back are
-    allowed.
-    """
+    """When to stop: wall-clock time [s], compilation included, steps back, and on request."""
 
     seconds: float | None = None
     retreats: int = 8
@@ -56,8 +65,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where to keep the state of a run; the fingerprint of data and settings tells whether it is
-    the same run.
+    """Where to save the state of a run.
+
+    A run is the same if the fingerprint of its data and settings is.
     """
 
     path: Path
@@ -74,142 +84,154 @@ def train(
     checkpoint: Checkpoint | None = None,
     watch: Callable[[Progress], None] | None = None,
 ) -> Run:
-    """Run the stages one after the other, each from the best weights so far; an interrupt ends with
-    the best so far.
+    """Run the stages one after the other, each from the best weights so far.
+
+    An interrupt ends the run with the best weights so far.
     """
     run = Run(best_model=model)
     state = None
     if checkpoint and checkpoint.resume:
         run, state = _restore(checkpoint, stages, run)
-    began = time.perf_counter() - run.seconds
+    loop = _Loop(run, limits, key, checkpoint, watch, began=time.perf_counter() - run.seconds)
     try:
         while run.stage < len(stages):
             stage = stages[run.stage]
-            state = stage.start(run.best_model) if state is None else state
-            state = _run_stage(stage, state, run, limits, key, began, checkpoint, watch)
+            if state is None:
+                state = stage.start(run.best_model)
+            loop.run_stage(stage, state)
             if run.interrupted:
                 break
-            run.stage, run.epoch, run.milestone_epoch, state = run.stage + 1, 0, 0, None
+            state = None
+            run.stage += 1
+            run.epoch = 0
+            run.milestone_epoch = 0
     except KeyboardInterrupt:
         run.interrupted = True
     if run.interrupted and checkpoint is not None:
         _keep(checkpoint, run)
-    run.seconds = time.perf_counter() - began
+    run.seconds = loop.elapsed
     return run
 
 
-def _run_stage(
-    stage: Stage,
-    state: Any,
-    run: Run,
-    limits: Limits,
-    key: PRNGKeyArray,
-    began: float,
-    checkpoint: Checkpoint | None,
-    watch: Callable[[Progress], None] | None,
-) -> Any:
-    """Advance one stage until it is finished, out of budget, or no longer getting better."""
-    count = len(stage.training)
-    stage_key = jax.random.fold_in(key, run.stage)
-    epoch_seconds, saved = 0.0, time.perf_counter()
-    advances = 0
-    while stage.epochs is None or run.epoch < stage.epochs:
-        if limits.stop is not None and limits.stop.is_set():
-            run.interrupted = True
-            break
-        elapsed = time.perf_counter() - began
-        # The first advance compiles, so its time tells nothing of the next one's.
-        if (
-            limits.seconds is not None
-            and elapsed + stage.chunk * epoch_seconds > limits.seconds
-            and advances > 0
-        ):
-            break
-        shares = [
-            _share(stage, limits, run.epoch + i, elapsed + i * epoch_seconds)
-            for i in range(stage.chunk)
-        ]
-        after, step = stage.advance(state, shares, jax.random.fold_in(stage_key, run.epoch))
-        run.seconds = time.perf_counter() - began
-        advances += 1
-        if advances > 1:
-            epoch_seconds = (run.seconds - elapsed) / stage.chunk
-        run.epoch += (
-            stage.chunk if stage.epochs is None else min(stage.chunk, stage.epochs - run.epoch)
-        )
-        row = HistoryRow(stage.name, run.epoch, run.seconds, step.training, step.validation)
-        if (
-            not math.isfinite(step.training + step.validation)
-            or step.validation > DIVERGED * run.best
-        ):
-            if not _step_back(run, row, limits):
-                break
-            state = stage.retreat(state, run.best_model)
-            continue
-        state = after
-        _note(run, row, stage.model(state))
-        if watch is not None:
-            rate = stage.chunk * count / (run.seconds - elapsed)
-            watch(Progress(row, run.best, rate, _share(stage, limits, run.epoch, run.seconds)))
-        if step.finished or run.epoch - run.milestone_epoch >= stage.patience:
-            break
-        if checkpoint is not None:
-            run.snapshot = _snapshot(run, state)
-            if time.perf_counter() - saved > CHECKPOINT_SECONDS:
-                _keep(checkpoint, run)
-                saved = time.perf_counter()
-    return state
+@dataclass(eq=False)
+class _Loop:
+    """A run, its limits and its listeners; `began` and `saved` are values of `perf_counter` [s]."""
+
+    run: Run
+    limits: Limits
+    key: PRNGKeyArray
+    checkpoint: Checkpoint | None
+    watch: Callable[[Progress], None] | None
+    began: float
+    saved: float = 0.0
+
+    @property
+    def elapsed(self) -> float:
+        """Training time so far [s], that of a resumed run included."""
+        return time.perf_counter() - self.began
+
+    def run_stage(self, stage: Stage, state: Any) -> None:
+        """Advance a stage until it is finished, out of budget, or no longer improves."""
+        run = self.run
+        stage_key = jax.random.fold_in(self.key, run.stage)
+        limit = self.limits.seconds or math.inf
+        self.saved = time.perf_counter()
+        # Seconds per epoch. The first advance compiles, so that its time says nothing about the
+        # next one's.
+        pace = 0.0
+        advances = 0
+        while stage.epochs is None or run.epoch < stage.epochs:
+            if self.limits.stop is not None and self.limits.stop.is_set():
+                run.interrupted = True
+                return
+            elapsed = self.elapsed
+            if advances > 0 and elapsed + stage.chunk * pace > limit:
+                return
+            shares = []
+            for ahead in range(stage.chunk):
+                shares.append(self._share(stage, run.epoch + ahead, elapsed + ahead * pace))
+            after, step = stage.advance(state, shares, jax.random.fold_in(stage_key, run.epoch))
+            run.seconds = self.elapsed
+            spent = run.seconds - elapsed
+            pace = spent / stage.chunk if advances > 0 else 0.0
+            advances += 1
+            row = _next_row(run, stage, step)
+            if _has_diverged(run, step):
+                if not _step_back(run, row, self.limits):
+                    return
+                state = stage.retreat(state, run.best_model)
+                continue
+            state = after
+            _note(run, row, stage.model(state))
+            self._report(stage, row, spent)
+            if step.finished or run.epoch - run.milestone_epoch >= stage.patience:
+                return
+            self._save(state)
+
+    def _share(self, stage: Stage, epoch: int, elapsed: float) -> float:
+        """Return the share of the budget that is spent, by the clock or by epochs."""
+        share = 0.0
+        if self.limits.seconds is not None:
+            share = elapsed / self.limits.seconds
+        if stage.epochs is not None:
+            share = max(share, epoch / stage.epochs)
+        return min(share, 1.0)
+
+    def _report(self, stage: Stage, row: HistoryRow, spent: float) -> None:
+        if self.watch is not None:
+            rate = stage.chunk * len(stage.training) / spent
+            share = self._share(stage, row.epoch, row.seconds)
+            self.watch(Progress(row, self.run.best, rate, share))
+
+    def _save(self, state: Any) -> None:
+        """Take a snapshot, and write it if the last checkpoint is old enough."""
+        if self.checkpoint is None:
+            return
+        self.run.snapshot = _snapshot(self.run, state)
+        if time.perf_counter() - self.saved > CHECKPOINT_SECONDS:
+            _keep(self.checkpoint, self.run)
+            self.saved = time.perf_counter()
 
 
-def _share(stage: Stage, limits: Limits, epoch: int, elapsed: float) -> float:
-    """How much of the budget is spent: by the clock where time is the limit and epochs are not,
-    else by epochs.
-    """
-    by_time = elapsed / limits.seconds if limits.seconds is not None else 0.0
-    by_epoch = epoch / stage.epochs if stage.epochs is not None else 0.0
-    return min(max(by_time, by_epoch), 1.0)
+def _next_row(run: Run, stage: Stage, step: Advance) -> HistoryRow:
+    """Count the epochs of a step, and return its row of the history."""
+    run.epoch += stage.chunk
+    if stage.epochs is not None:
+        run.epoch = min(run.epoch, stage.epochs)
+    return HistoryRow(stage.name, run.epoch, run.seconds, step.training, step.validation)
+
+
+def _has_diverged(run: Run, step: Advance) -> bool:
+    finite = math.isfinite(step.training + step.validation)
+    return not finite or step.validation > DIVERGED * run.best
 
 
 def _note(run: Run, row: HistoryRow, model: Any) -> None:
     run.history.append(row)
     if row.validation < run.best:
-        run.best, run.best_model = row.validation, model
+        run.best = row.validation
+        run.best_model = model
     if row.validation < WORTHWHILE * run.milestone:
-        run.milestone, run.milestone_epoch = row.validation, run.epoch
+        run.milestone = row.validation
+        run.milestone_epoch = run.epoch
 
 
 def _step_back(run: Run, row: HistoryRow, limits: Limits) -> bool:
-    """Say what happened; True while another try is allowed."""
+    """Record a divergence; return whether another attempt is allowed."""
     run.retreats += 1
+    again = run.retreats <= limits.retreats
     finite = math.isfinite(row.training + row.validation)
     what = f"rose to {row.validation:.3g}" if finite else "became non-finite"
-    again = run.retreats <= limits.retreats
-    then = (
-        "went back to the best weights with a smaller step"
-        if again
-        else "gave up, the best weights are kept"
-    )
-    run.events.append(f"{row.stage}, epoch {row.epoch}: the loss {what}; {then}")
+    action = "gave up, the best weights are kept"
+    if again:
+        action = "went back to the best weights with a smaller step"
+    run.events.append(f"{row.stage}, epoch {row.epoch}: the loss {what}; {action}")
     return again
 
 
 def _snapshot(run: Run, state: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Books and modules that belong together, so that an interrupt at any moment finds a whole
-    state to keep.
-    """
-    books = {
-        name: getattr(run, name)
-        for name in (
-            "stage",
-            "epoch",
-            "seconds",
-            "best",
-            "milestone",
-            "milestone_epoch",
-            "retreats",
-            "events",
-        )
-    }
+    """Return plain values and modules that belong together."""
+    books = {name: getattr(run, name) for name in BOOKS}
     books["events"] = list(run.events)
     return {"run": books, "rows": len(run.history)}, {"state": state, "best": run.best_model}
 
@@ -219,46 +241,47 @@ def _keep(checkpoint: Checkpoint, run: Run) -> None:
     if run.snapshot is None:
         return
     books, modules = run.snapshot
-    arrays = {
-        f"{part}.{name}": a
-        for part, module in modules.items()
-        for name, a in storage.arrays_of(module).items()
-    }
+    arrays = {}
+    for part, module in modules.items():
+        for name, values in storage.arrays_of(module).items():
+            arrays[f"{part}.{name}"] = values
     history = [asdict(row) for row in run.history[: books["rows"]]]
     header = {"fingerprint": checkpoint.fingerprint, "run": books["run"], "history": history}
     storage.write_arrays(checkpoint.path, arrays, CHECKPOINT, header)
 
 
 def _restore(checkpoint: Checkpoint, stages: Sequence[Stage], fresh: Run) -> tuple[Run, Any]:
-    """The books and the state of an interrupted run, or the fresh ones when there is nothing to
-    resume.
-    """
+    """Return an interrupted run and its state, or the fresh run where there is no checkpoint."""
     if not checkpoint.path.exists():
         return fresh, None
     path = str(checkpoint.path)
     arrays, header = storage.read_arrays(path, CHECKPOINT)
     if header.get("fingerprint") != checkpoint.fingerprint:
-        problem = "was made with other data, settings or seed; repeat the first command, or remove it to start anew"
-        raise ModelFileError(path, problem)
+        raise ModelFileError(
+            path,
+            "was made with other data, settings or seed; repeat the first command, or remove it to "
+            "start anew",
+        )
     try:
         run = Run(best_model=fresh.best_model, **header["run"])
         run.history = [HistoryRow(**row) for row in header["history"]]
         template = stages[run.stage].start(fresh.best_model)
     except (KeyError, TypeError, IndexError) as error:
         raise ModelFileError(path, f"is damaged ({error}); remove it to start anew") from None
-    best = {name.removeprefix("best."): a for name, a in arrays.items() if name.startswith("best.")}
-    state = {
-        name.removeprefix("state."): a for name, a in arrays.items() if name.startswith("state.")
-    }
-    run.best_model = storage.with_arrays(fresh.best_model, best, path)
-    return run, storage.with_arrays(template, state, path)
+    modules: dict[str, dict[str, Any]] = {"best": {}, "state": {}}
+    for name, values in arrays.items():
+        part, _, rest = name.partition(".")
+        if part in modules:
+            modules[part][rest] = values
+    run.best_model = storage.with_arrays(fresh.best_model, modules["best"], path)
+    return run, storage.with_arrays(template, modules["state"], path)
 
 
 def require_learned(run: Run, source: str) -> None:
-    """Refuse a run that never saw a finite validation loss."""
+    """Refuse a run that never had a finite validation loss."""
     if math.isinf(run.best) and not run.interrupted:
-        told = "; ".join(run.events)
+        events = "; ".join(run.events)
         raise DataError(
             source,
-            f"no fit reached a finite loss ({told}); look for huge or wrong values in the data",
+            f"no fit reached a finite loss ({events}); look for huge or wrong values in the data",
         )

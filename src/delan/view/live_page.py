@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import Any
 
 from ..online.broadcast import MODES, Address, Audience
-from ..online.host_process import NAMES
-from .page import LEARNED, Page, draw_until, error_text
+from ..online.host_process import LEARNED, NAMES
+from .page import Page, draw_until, error_text
 from .plots import SECONDS, idle_seconds
 from .sources import HISTORY_SECONDS, LiveSource
 from .torque_parts import Decompositions, of_run
@@ -105,10 +105,7 @@ class LivePage:
         self._sources = [LiveSource(address) for address in addresses]
         self._audience = self._sources[0].audience
         self._rival_name = rival_name
-        rival = None
-        if len(self._sources) > 1:
-            rival = self._sources[1]
-        self._page = Page(server, self._sources[0], live=True, rival=rival, rival_name=rival_name)
+        self._page = Page(server, self._sources, live=True, rival_name=rival_name)
         audiences = [source.audience for source in self._sources]
         self._controls = Controls(server, audiences, rival_name)
         settings = addresses[0].settings
@@ -181,17 +178,15 @@ class LivePage:
             if model is not None:
                 facts.append(f"**Model in use** {NAMES[model]}")
             facts.append(f"**Tracking error** {error_text(columns)} rad")
-            if len(self._sources) > 1:
-                rival = self._sources[1].recent(1.0)
+            for source in self._sources[1:]:
+                rival = source.recent(1.0)
                 if len(rival["t"]):
                     facts.append(f"**{self._rival_name}** {error_text(rival)} rad")
             facts.append(f"**Time** {columns['t'][-1, 0]:.1f} s")
-            missed, late, refused = (
-                int(columns[name][-1, 0]) for name in ("missed", "late", "refused")
-            )
             facts.append(
-                f"**Missed periods** {missed}, **late torques** {late}, "
-                f"**rejected models** {refused}"
+                f"**Missed periods** {columns['missed'][-1, 0]:.0f}, "
+                f"**late torques** {columns['late'][-1, 0]:.0f}, "
+                f"**rejected models** {columns['refused'][-1, 0]:.0f}"
             )
             if standing.orders.payload:
                 facts.append(f"**Payload** + {100 * standing.orders.payload:.0f} %")

@@ -245,14 +245,15 @@ class Plots:
             padding=(10, 10, 0, 0),  # room for half of the uppermost number
         )
 
-    def update(self, columns: Columns, dt: float, rival: Columns | None = None) -> None:
-        """Draw the last seconds of the rows."""
+    def update(self, shown: Sequence[Columns], dt: float) -> None:
+        """Draw the last seconds of the rows of one run, or of two side by side."""
+        columns = shown[0]
         grid = time_grid(columns)
-        curves = self._error_curves(columns, dt)
-        if rival is not None:
-            curves += self._error_curves(rival, dt)
-        elif self._rival_name is not None:
-            curves += [np.full(len(grid.t), np.nan)] * len(self._names)
+        curves = []
+        for rows in shown:
+            own = time_grid(rows)
+            error = tracking_error(rows, dt)
+            curves += [on_grid(error[:, joint], own) for joint in range(len(self._names))]
         self._error.data = (grid.t, *curves, _swap_marks(swaps(columns), grid))
         applied = on_grid(columns["tau"][:, self.joint], grid)
         feed_forward = on_grid(columns["tau_ff"][:, self.joint], grid)
@@ -265,11 +266,6 @@ class Plots:
             self._rate.data = finite_points(grid.t, samples)
             delay = largest_between(columns["lateness"][:, 0], grid)
             self._delay.data = (grid.t, 1e6 * np.maximum(delay, 2e-7))
-
-    def _error_curves(self, columns: Columns, dt: float) -> list[Curve]:
-        grid = time_grid(columns)
-        error = tracking_error(columns, dt)
-        return [on_grid(error[:, joint], grid) for joint in range(len(self._names))]
 
     def warn(self, text: str) -> None:
         """Show a warning above the learner's curves; an empty text hides it."""

@@ -101,9 +101,9 @@ def is_building() -> bool:
 
 def of_run(settings: Mapping[str, Any], name: str) -> Decompose | None:
     """Return the decomposition of a model of a run, built from the settings in its address."""
+    from ..online.controller import Compiled, Direct
     from ..online.host import live_run
     from ..online.host_process import LiveSettings
-    from ..online.model_torque import Compiled, Direct
     from ..online.online_run import feed_forward_for
 
     run = LiveSettings(**{**settings, "models": tuple(settings["models"])})
@@ -119,7 +119,7 @@ def of_file(path: Path) -> tuple[Decompose | None, Any]:
     """Return the decomposition of a saved model and its weights."""
     import jax
 
-    from ..online.model_torque import Compiled
+    from ..online.controller import Compiled
     from ..storage import load
 
     model = load(path)

@@ -1,22 +1,44 @@
-"""The log check: what is wrong with a recording, where, why it matters and what to do about it."""
+"""The log check: what is wrong with a recording, where, why it matters and what to do about it.
 
+Time stamps, values and channels are checked first and repaired where possible, so that no fault is
+reported twice. Then every function in `CHECKS` looks at the repaired log.
+"""
+
+import importlib
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 import numpy as np
 
-from ...joints import Excerpt, JointLimits, Recording
-from ..segments import LogSegment, cut_out
+from ...joints import JointLimits, Recording
+from ..excerpts import LogPart
+from ..segments import TimeFaults, cut_out
 from . import cases
-from .agreement import examine_agreement, examine_exchange, implausible_units
-from .delays import Explanation, examine_delays
-from .finding import Finding, worst_first
+from .agreement import examine_agreement, find_exchange, in_order
+from .checked_log import CheckedLog, DescribedRobot, TorqueRows
+from .finding import Finding, RowMap, worst_first
 from .finding import Severity as Severity
-from .large_logs import RowMap
-from .levels import examine_levels, examine_quantisation
-from .motion import Columns, Motion, examine_coverage, filtered
-from .torque import ENOUGH, TorqueRows, examine_model, examine_torque, torque_features
-from .values import examine_time, examine_values, repeated_rows
+from .levels import examine_coverage, examine_levels, examine_quantisation, quanta
+from .motion import filtered
+from .torque import examine_description, examine_lags, examine_torque, match_description
+from .values import examine_repeats, examine_time, repair
+
+Check = Callable[[CheckedLog], list[Finding]]
+
+# The checks of a repaired log, in the order of their findings. A new check is a function, a line
+# here, its `Case` in cases.py, and a seeded fault in tests/support/faulty_logs.py.
+CHECKS: tuple[Check, ...] = (
+    examine_agreement,
+    examine_quantisation,
+    examine_torque,
+    examine_description,
+    examine_lags,
+    examine_coverage,
+)
+# Checks that say nothing about a part of a log: only the check of the whole log runs them.
+WHOLE_LOG: tuple[Check, ...] = (examine_quantisation, examine_lags, examine_coverage)
 
 
 def examine(
@@ -38,116 +60,101 @@ def examine(
             left to the check of the whole log.
     """
     with np.errstate(all="ignore"):
-        findings = _Examination(recording, model, limits, part).run()
-    labelled = []
-    for finding in findings:
-        if finding.rows:
-            label = int(recording.trajectory[finding.rows[0][0]])
-            finding = replace(finding, trajectory=label)
-        labelled.append(finding)
-    if recording.excerpt is not None:
-        labelled = _in_log(labelled, recording.excerpt)
-    return worst_first(labelled)
-
-
-def _in_log(findings: list[Finding], excerpt: Excerpt) -> list[Finding]:
-    """Return findings about an excerpt with the rows and trajectories of the log."""
-    row_map = RowMap(excerpt.segments)
-    in_log = []
-    for finding in findings:
-        placed = row_map.to_log(finding)
-        if placed.trajectory is not None:
-            label = excerpt.segments[placed.trajectory].trajectory
-            placed = replace(placed, trajectory=label)
-        in_log.append(placed)
-    measured = {"used": excerpt.summary}
-    return [*in_log, Finding(cases.EXCERPT, "note", measured=measured)]
-
-
-class _Examination:
-    """The checks in their order; each works on columns without the faults found before.
-
-    So no fault is reported twice.
-    """
-
-    def __init__(
-        self,
-        recording: Recording,
-        model: TorqueRows | None,
-        limits: JointLimits | None,
-        part: bool,
-    ):
-        self.recording = recording
-        self.model = model
-        self.limits = limits
-        self.part = part
-
-    def run(self, *, ordered: bool = False) -> list[Finding]:
-        """Return the findings; `ordered`: the columns are known to have the right names."""
-        timing = examine_time(self.recording)
-        # All other checks work in seconds.
-        recording = replace(self.recording, t=self.recording.t / timing.scale)
-        segments = tuple(
-            replace(segment, step=segment.step / timing.scale) for segment in timing.segments
-        )
-        of_values, columns = examine_values(recording, segments)
-        exchange = None if ordered else examine_exchange(recording.t, columns, segments)
+        findings, log = _repaired(recording)
+        exchange = find_exchange(log)
         if exchange is not None:
-            renamed: dict[str, Any] = {}
-            for name, logged_name in exchange.names.items():
-                renamed[name] = getattr(self.recording, logged_name)
-            self.recording = replace(self.recording, **renamed)
-            return [exchange.finding, *self.run(ordered=True)]
-        joints = recording.joints
-        findings = [*timing.findings, *of_values]
-        findings += repeated_rows(columns, segments)
-        levels = examine_levels(recording, columns, segments)
-        motion = filtered(recording.t, columns, _without_stuck_rows(segments, levels, recording))
-        agreement = [] if motion is None else examine_agreement(motion, joints)
+            # All other findings are about the log with its columns in order.
+            findings, log = _repaired(in_order(recording, exchange))
+            findings.insert(0, exchange)
+        findings += examine_repeats(log)
+        levels = examine_levels(log)
         findings += levels
-        findings += implausible_units(columns, motion, joints, agreement)
-        findings += agreement
-        dead = frozenset(
-            finding.joint
-            for finding in levels
-            if finding.kind == "dead" and finding.joint is not None
-        )
-        if motion is not None:
-            findings += self._examine_motion(columns, motion, dead)
-        if not self.part:
-            findings += examine_coverage(columns, motion, joints, self.limits, dead)
-        return findings
-
-    def _examine_motion(
-        self, columns: Columns, motion: Motion, dead: frozenset[int]
-    ) -> list[Finding]:
-        """Check quantisation, torques and lags."""
-        joints = self.recording.joints
-        findings = []
-        if not self.part:
-            findings += examine_quantisation(columns, motion, joints)
-        findings += examine_torque(motion, joints, dead)
-        alive = [joint for joint in range(joints.dof) if joint not in dead]
-        explanations: dict[int, Explanation] = {}
-        if alive and not self.part:
-            any_arm = Explanation(torque_features(motion, alive), ENOUGH)
-            explanations = dict.fromkeys(alive, any_arm)
-        if self.model is not None:
-            compared = examine_model(motion, joints, self.model, dead)
-            findings += compared.findings
-            explanations |= compared.explanations
-        if not self.part:
-            findings += examine_delays(motion, explanations)
-        return findings
+        log = _with_motion(replace(log, model=model, limits=limits), levels)
+        for check in CHECKS:
+            if not (part and check in WHOLE_LOG):
+                findings += check(log)
+    return worst_first(_located(findings, recording))
 
 
-def _without_stuck_rows(
-    segments: tuple[LogSegment, ...], levels: list[Finding], recording: Recording
-) -> tuple[LogSegment, ...]:
-    """Cut out the rows in which a channel is stuck: they show no motion."""
-    stuck = np.zeros(len(recording.t), dtype=bool)
+def check_up(
+    recording: Recording, robot: DescribedRobot | None = None
+) -> tuple[Recording, tuple[Finding, ...]]:
+    """Return a recording and its findings, the worst first.
+
+    The recording gets the joints of the described robot, if there is one, and is compared with it.
+    """
+    if robot is None:
+        return recording, examine(recording)
+    recording = robot.named(recording)
+    return recording, examine(recording, model=robot.torque, limits=robot.limits)
+
+
+def check_up_parts(
+    parts: Iterable[LogPart], most: float, robot: DescribedRobot | None = None
+) -> tuple[Recording, tuple[Finding, ...]]:
+    """Return a log that comes in parts and its findings, as `check_up` does.
+
+    If the log takes more than `most` bytes, every row is checked but an excerpt is returned.
+    """
+    remaining = iter(parts)
+    first = next(remaining)
+    if first.last:
+        return check_up(first.recording, robot)
+    whole = itertools.chain([first], remaining)
+    del first  # its memory is needed for the next part
+    check = examine
+    if robot is not None:
+        whole = map(robot.named_part, whole)
+        check = partial(examine, model=robot.torque, limits=robot.limits)
+    # Imported here, because most logs fit into memory.
+    large_logs = importlib.import_module(".large_logs", __name__)
+    return large_logs.examine_parts(whole, most, check)
+
+
+def _repaired(recording: Recording) -> tuple[list[Finding], CheckedLog]:
+    """Check time stamps and values; return the findings, and the log without these faults."""
+    faults = TimeFaults(recording.t, recording.trajectory)
+    segments = []
+    for segment in faults.segments:
+        segments.append(replace(segment, step=segment.step / faults.scale))
+    findings, columns = repair(recording, tuple(segments))
+    log = CheckedLog(
+        recording=recording,
+        t=recording.t / faults.scale,
+        segments=tuple(segments),
+        columns=columns,
+        quanta=quanta(columns),
+    )
+    return [*examine_time(recording, faults), *findings], log
+
+
+def _with_motion(log: CheckedLog, levels: Sequence[Finding]) -> CheckedLog:
+    """Return the log with its motion, without rows in which a channel is stuck, and dead joints."""
+    stuck = np.zeros(len(log.t), dtype=bool)
+    dead = set()
     for finding in levels:
+        if finding.kind == "dead":
+            dead.add(finding.joint)
         if finding.kind == "stuck":
             for first, end in finding.rows:
                 stuck[first:end] = True
-    return cut_out(segments, stuck)
+    motion = filtered(log.t, log.columns, cut_out(log.segments, stuck))
+    log = replace(log, dead=frozenset(dead), motion=motion)
+    return replace(log, match=match_description(log))
+
+
+def _located(findings: Sequence[Finding], recording: Recording) -> list[Finding]:
+    """Return findings with their trajectories; those about an excerpt with the rows of its log."""
+    excerpt = recording.excerpt
+    located = []
+    for finding in findings:
+        if finding.rows:
+            label = int(recording.trajectory[finding.rows[0][0]])
+            if excerpt is not None:
+                label = excerpt.segments[label].trajectory
+            finding = replace(finding, trajectory=label)
+        located.append(finding)
+    if excerpt is None:
+        return located
+    used = Finding(cases.EXCERPT, "note", measured={"used": excerpt.summary})
+    return [*map(RowMap(excerpt.segments).to_log, located), used]

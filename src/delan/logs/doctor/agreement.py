@@ -3,17 +3,17 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
-from ...joints import Joints
-from ..segments import LogSegment
+from ...joints import Joints, Recording
 from ..soundness import RATIO_HARM
 from . import cases
-from .delays import Lag, best_lag, lag_error, scan_lags
+from .checked_log import CheckedLog
 from .finding import Finding
-from .motion import Column, Columns, Motion, filtered, value_range
+from .lags import Lag, find_lag, lag_error
+from .motion import Motion, filtered
 
 # Share of a column's variance that the positions must explain for the ratio to have a meaning.
 FOLLOWS = 0.8
@@ -37,10 +37,12 @@ LAG_GAIN = 0.5
 LAG_CERTAINTY = 4.0
 # Another order of columns must leave at most this share of the residual of the logged order.
 MUCH_BETTER = 0.5
+# Quantities that may stand under each other's names.
+EXCHANGEABLE: tuple[str, ...] = ("q", "qd", "tau")
 
 # Ratio of rates in radians to rates computed from positions in degrees.
 DEGREE = np.pi / 180
-# Usual causes of a ratio between logged and computed values.
+# Usual causes of a ratio between logged and computed values; the first that is close counts.
 RATIO_CAUSES = {
     1 / DEGREE: "degrees",
     DEGREE: "degrees",
@@ -86,8 +88,16 @@ class Agreement:
         return self.scaled and abs(self.ratio / DEGREE - 1) < SAME_RATIO
 
 
-def examine_agreement(motion: Motion, joints: Joints) -> list[Finding]:
-    """Report units, signs and lags of velocities and accelerations that contradict positions."""
+def examine_agreement(log: CheckedLog) -> list[Finding]:
+    """Report units, signs and lags of columns that contradict each other, or any arm."""
+    findings = []
+    if log.motion is not None:
+        findings = _examine_rates(log.motion, log.joints)
+    return _implausible_units(log, findings) + findings
+
+
+def _examine_rates(motion: Motion, joints: Joints) -> list[Finding]:
+    """Report velocities and accelerations that contradict the positions."""
     findings: list[Finding] = []
     radians: dict[int, list[str]] = {}  # rates in radians beside positions in degrees, by joint
     for name, computed in (("qd", motion.velocity), ("qdd", motion.acceleration)):
@@ -95,7 +105,7 @@ def examine_agreement(motion: Motion, joints: Joints) -> list[Finding]:
             continue
         compared = []
         for joint in range(joints.dof):
-            agreement = compare(motion, computed, name, joint)
+            agreement = _compare(motion, computed, name, joint)
             if agreement is None:
                 continue
             if agreement.of_degrees and joints.turning[joint]:
@@ -113,46 +123,27 @@ def examine_agreement(motion: Motion, joints: Joints) -> list[Finding]:
     return findings + _degrees(radians, joints)
 
 
-def _degrees(radians: dict[int, list[str]], joints: Joints) -> list[Finding]:
-    """Report positions in degrees beside rates in radians: `--degrees` would scale both."""
-    turning = np.flatnonzero(joints.turning).tolist()
-    same = len({tuple(names) for names in radians.values()}) == 1
-    all_alike = len(radians) == len(turning) > 1 and same
-    concerned: dict[int | None, list[str]] = {**radians}
-    if all_alike:
-        concerned = {None: radians[turning[0]]}
-    case = cases.DEGREES_BESIDE_RADIANS_IN_ONE_JOINT
-    if all_alike or joints.dof == 1:
-        case = cases.DEGREES_BESIDE_RADIANS
-    findings = []
-    for joint, names in concerned.items():
-        measured = {
-            "rates": tuple(names),
-            "ratio": DEGREE,
-            "left_out": " ".join(f"--map {name}=" for name in names),
-        }
-        findings.append(Finding(case, "error", joint, "q", measured))
-    return findings
-
-
-def compare(motion: Motion, computed: np.ndarray, name: str, joint: int) -> Agreement | None:
+def _compare(motion: Motion, computed: np.ndarray, name: str, joint: int) -> Agreement | None:
     """Compare a logged column with computed values; None if one of them never changes."""
-    logged = motion.logged[name][:, joint]
-    logged = logged - logged.mean()
-    expected = computed[:, joint]
-    expected = expected - expected.mean()
+    logged = _centred(motion.logged[name][:, joint])
+    expected = _centred(computed[:, joint])
     if not (logged @ logged > 0 and expected @ expected > 0):
         return None
-    scan = scan_lags(motion, logged, np.stack([np.ones(len(expected)), expected], axis=1))
-    lag = None if scan is None else best_lag(scan)
+    lag = find_lag(motion, logged, np.stack([np.ones(len(expected)), expected], axis=1))
     explained = _explained(logged, expected) if lag is None else 1 - lag.residual
     # The ratio of standard deviations without noise: a lag would make a regression too small.
     ratio = np.sqrt(max(explained, 0.0) * (logged @ logged) / (expected @ expected))
     return Agreement(joint, float(np.copysign(ratio, logged @ expected)), explained, lag)
 
 
+def _centred(values: np.ndarray) -> np.ndarray:
+    return values - values.mean()
+
+
 def _explained(logged: np.ndarray, expected: np.ndarray) -> float:
-    """Return the squared correlation of two centred signals."""
+    """Return the squared correlation of two centred signals, 0 if the second never changes."""
+    if not expected @ expected > 0:
+        return 0.0
     return float((logged @ expected) ** 2 / ((logged @ logged) * (expected @ expected)))
 
 
@@ -168,9 +159,25 @@ def _examine_column(
         return Finding(cases.RATE_SIGN, "error", joint, name, measured)
     if agreement.scaled:
         return _other_unit(name, joint, agreement.ratio)
-    if agreement.lag is None:
+    lag = agreement.lag
+    if lag is None or not lag.certain(gain=LAG_GAIN, errors=LAG_CERTAINTY):
         return None
-    return _rate_lag(motion, computed[:, joint], name, joint, agreement.lag)
+    error = lag_error(motion, computed[:, joint], lag.seconds)
+    if error < LAG_HARM:
+        return None
+    case = cases.RATE_LAG if lag.seconds > 0 else cases.RATE_LEAD
+    measured = {"milliseconds": 1e3 * abs(lag.seconds), "error": error}
+    return Finding(case, "warning", joint, name, measured)
+
+
+def _unrelated(motion: Motion, computed: np.ndarray, name: str, agreement: Agreement) -> Finding:
+    """Report a column that follows the motion of another joint, or none."""
+    logged = _centred(motion.logged[name][:, agreement.joint])
+    shares = [_explained(logged, _centred(expected)) for expected in computed.T]
+    other = int(np.argmax(shares))
+    case = cases.FOLLOWS_OTHER_JOINT if shares[other] > FOLLOWS else cases.UNRELATED
+    measured = {"explained": max(agreement.explained, 0.0), "other": other}
+    return Finding(case, "warning", agreement.joint, name, measured)
 
 
 def _other_unit(name: str, joint: int | None, ratio: float) -> Finding:
@@ -189,125 +196,104 @@ def _other_unit(name: str, joint: int | None, ratio: float) -> Finding:
     return Finding(case, severity, joint, name, measured)
 
 
-def _unrelated(motion: Motion, computed: np.ndarray, name: str, agreement: Agreement) -> Finding:
-    """Report a column that follows the motion of another joint, or none."""
-    logged = motion.logged[name][:, agreement.joint]
-    logged = logged - logged.mean()
-    shares = []
-    for expected in (computed - computed.mean(axis=0)).T:
-        shares.append(_explained(logged, expected) if expected @ expected > 0 else 0.0)
-    other = int(np.argmax(shares))
-    case = cases.FOLLOWS_OTHER_JOINT if shares[other] > FOLLOWS else cases.UNRELATED
-    measured = {"explained": max(agreement.explained, 0.0), "other": other}
-    return Finding(case, "warning", agreement.joint, name, measured)
+def _degrees(radians: dict[int, list[str]], joints: Joints) -> list[Finding]:
+    """Report positions in degrees beside rates in radians: `--degrees` would scale both."""
+    turning = np.flatnonzero(joints.turning).tolist()
+    concerned: dict[int | None, list[str]] = {**radians}
+    case = cases.DEGREES_BESIDE_RADIANS_IN_ONE_JOINT
+    if joints.dof == 1:
+        case = cases.DEGREES_BESIDE_RADIANS
+    if len(radians) == len(turning) > 1 and len(set(map(tuple, radians.values()))) == 1:
+        case = cases.DEGREES_BESIDE_RADIANS
+        concerned = {None: radians[turning[0]]}
+    findings = []
+    for joint, names in concerned.items():
+        measured = {
+            "rates": tuple(names),
+            "ratio": DEGREE,
+            "left_out": " ".join(f"--map {name}=" for name in names),
+        }
+        findings.append(Finding(case, "error", joint, "q", measured))
+    return findings
 
 
-def _rate_lag(
-    motion: Motion, computed: np.ndarray, name: str, joint: int, lag: Lag
-) -> Finding | None:
-    error = lag_error(motion, computed, lag.seconds)
-    certain = abs(lag.seconds) >= LAG_CERTAINTY * lag.error and lag.gain >= LAG_GAIN
-    if error < LAG_HARM or not certain:
-        return None
-    measured = {
-        "verb": "lags" if lag.seconds > 0 else "leads",
-        "milliseconds": 1e3 * abs(lag.seconds),
-        "error": error,
-    }
-    return Finding(cases.RATE_LAG, "warning", joint, name, measured)
-
-
-def implausible_units(
-    columns: Columns, motion: Motion | None, joints: Joints, agreement: Sequence[Finding]
-) -> list[Finding]:
+def _implausible_units(log: CheckedLog, agreement: Sequence[Finding]) -> list[Finding]:
     """Report positions farther out, or faster, than those of arms: degrees or millimetres.
 
     Turning joints whose positions are already known to be in another unit are left out.
     """
-    known = {
-        finding.joint for finding in agreement if finding.kind == "units" and finding.column == "q"
-    }
-    strange: dict[int, dict[str, float | str]] = {}
-    for joint, kind in enumerate(joints.kinds):
-        slides = kind == "prismatic"
-        if not slides and known & {joint, None}:
-            continue
-        q = columns["q"][:, joint]
-        fastest = 0.0 if motion is None else float(np.abs(motion.velocity[:, joint]).max())
-        farthest = FARTHEST_SLIDE if slides else FARTHEST_TURN
-        far = kind != "continuous" and max(value_range(q), float(np.abs(q).max())) > farthest
-        if far or (not slides and fastest > FASTEST_TURN):
-            strange[joint] = {
-                "lowest": float(q.min()),
-                "highest": float(q.max()),
-                "fastest": fastest,
-                "unit": joints.units[joint].q,
-                "example": joint,
-            }
+    known = set()
+    for finding in agreement:
+        if finding.kind == "units" and finding.column == "q":
+            known.add(finding.joint)
+    joints = log.joints
     findings = []
-    for members, of_all, of_one in (
-        (joints.turning, cases.IMPLAUSIBLE_ANGLES, cases.IMPLAUSIBLE_ANGLE),
-        (joints.sliding, cases.IMPLAUSIBLE_LENGTHS, cases.IMPLAUSIBLE_LENGTH),
+    for members, farthest, of_all, of_one in (
+        (joints.turning, FARTHEST_TURN, cases.IMPLAUSIBLE_ANGLES, cases.IMPLAUSIBLE_ANGLE),
+        (joints.sliding, FARTHEST_SLIDE, cases.IMPLAUSIBLE_LENGTHS, cases.IMPLAUSIBLE_LENGTH),
     ):
-        odd = [joint for joint in strange if members[joint]]
-        if len(odd) >= max(2, np.count_nonzero(members)):
-            findings.append(Finding(of_all, "warning", None, "q", strange[odd[0]]))
+        strange: dict[int, dict[str, Any]] = {}
+        for joint in np.flatnonzero(members).tolist():
+            q = log.columns["q"][:, joint]
+            fastest = 0.0
+            if log.motion is not None:
+                fastest = float(np.abs(log.motion.velocity[:, joint]).max())
+            far = max(float(np.ptp(q)), float(np.abs(q).max())) > farthest
+            if joints.turning[joint]:
+                # A joint without end stops may count its turns.
+                far = (far and not joints.continuous[joint]) or fastest > FASTEST_TURN
+                far = far and not known & {joint, None}
+            if far:
+                strange[joint] = {
+                    "lowest": float(q.min()),
+                    "highest": float(q.max()),
+                    "fastest": fastest,
+                    "unit": joints.units[joint].q,
+                    "example": joint,
+                }
+        if len(strange) >= max(2, np.count_nonzero(members)):
+            findings.append(Finding(of_all, "warning", None, "q", next(iter(strange.values()))))
             continue
-        for joint in odd:
-            findings.append(Finding(of_one, "warning", joint, "q", strange[joint]))
+        for joint, measured in strange.items():
+            findings.append(Finding(of_one, "warning", joint, "q", measured))
     return findings
 
 
-# Quantities that may stand under each other's names.
-EXCHANGEABLE: tuple[str, ...] = ("q", "qd", "tau")
-
-
-@dataclass(frozen=True)
-class Exchange:
-    """A finding about exchanged columns, and the name in the log of each quantity."""
-
-    finding: Finding
-    names: dict[str, str]
-
-
-def examine_exchange(
-    t: Float[np.ndarray, " time"], columns: Columns, segments: tuple[LogSegment, ...]
-) -> Exchange | None:
+def find_exchange(log: CheckedLog) -> Finding | None:
     """Identify exchanged columns: of positions, velocities and torques, q̇ alone is a derivative.
 
     Units and signs are checked elsewhere. Another order is believed only where it explains both: in
     more than half of the joints one column is the derivative of another without any factor, and in
     no joint is the velocity that of the positions.
     """
-    if not all(name in columns for name in EXCHANGEABLE):
+    if not set(EXCHANGEABLE) <= set(log.columns):
         return None
     logged = []
-    for agreement in _agreements(t, columns, segments, ("q", "qd")):
+    for agreement in _agreements(log, "q", "qd"):
         if agreement is not None and agreement.matches:
             return None
         logged.append(agreement)
     for order in permutations(EXCHANGEABLE):
         if order[:2] == ("q", "qd"):
             continue
-        other = _agreements(t, columns, segments, order[:2])
-        better = sum(_better(then, now) for then, now in zip(other, logged, strict=True))
+        better = sum(map(_better, _agreements(log, *order[:2]), logged))
         if 2 * better > len(logged):
-            names = dict(zip(EXCHANGEABLE, order, strict=True))
-            return Exchange(_exchanged(names, better, len(logged)), names)
+            return _exchanged(dict(zip(EXCHANGEABLE, order, strict=True)), better, len(logged))
     return None
 
 
-def _agreements(
-    t: Column, columns: Columns, segments: tuple[LogSegment, ...], pair: tuple[str, ...]
-) -> Iterator[Agreement | None]:
-    """Compare the second column of a pair with the derivative of the first, joint by joint.
+def _agreements(log: CheckedLog, position: str, velocity: str) -> Iterator[Agreement | None]:
+    """Compare a column with the derivative of another, joint by joint.
 
     This is an iterator because the first joint of a log in order already ends the search.
     """
-    position, velocity = (columns[name] for name in pair)
-    motion = filtered(t, {"q": position, "qd": velocity}, segments)
-    for joint in range(position.shape[1]):
-        yield None if motion is None else compare(motion, motion.velocity, "qd", joint)
+    columns = {"q": log.columns[position], "qd": log.columns[velocity]}
+    motion = filtered(log.t, columns, log.segments)
+    for joint in range(log.joints.dof):
+        if motion is None:
+            yield None
+        else:
+            yield _compare(motion, motion.velocity, "qd", joint)
 
 
 def _better(then: Agreement | None, now: Agreement | None) -> bool:
@@ -316,17 +302,32 @@ def _better(then: Agreement | None, now: Agreement | None) -> bool:
     return now is None or 1 - then.explained < MUCH_BETTER * (1 - now.explained)
 
 
-def _exchanged(names: dict[str, str], agreeing: int, dof: int) -> Finding:
-    moved = {name: logged for name, logged in names.items() if name != logged}
-    arrays = [f"--map {name}={logged}" for name, logged in moved.items()]
-    columns = [f"--map '{name}={logged}{{0-{dof - 1}}}'" for name, logged in moved.items()]
+def _exchanged(sources: dict[str, str], agreeing: int, dof: int) -> Finding:
+    """Return the finding about columns that have the names `sources` in the log."""
+    moved = []
+    arrays = []
+    columns = []
+    for name, source in sources.items():
+        if name != source:
+            moved.append(name)
+            arrays.append(f"--map {name}={source}")
+            columns.append(f"--map '{name}={source}{{0-{dof - 1}}}'")
     measured = {
         "names": tuple(moved),
-        "position": names["q"],
-        "velocity": names["qd"],
+        "sources": sources,
+        "position": sources["q"],
+        "velocity": sources["qd"],
         "agreeing": agreeing,
         "dof": dof,
         "arrays": " ".join(arrays),
         "columns": " ".join(columns),
     }
     return Finding(cases.EXCHANGED, "error", measured=measured)
+
+
+def in_order(recording: Recording, exchange: Finding) -> Recording:
+    """Return a recording whose columns were found exchanged with each under its own name."""
+    columns = recording.columns
+    for name, source in exchange.measured["sources"].items():
+        columns[name] = getattr(recording, source)
+    return recording.with_columns(columns)

@@ -178,11 +178,10 @@ FOLLOWS_OTHER_JOINT = Case(
     _UNRELATED_TEXT + "; it follows joint {other} instead",
     "check the order of the columns (--map)",
 )
-RATE_LAG = Case(
-    "delay",
-    "{verb} the positions by {milliseconds:.3g} ms, an error of {error:.0%} of its size",
-    _LEAVE_OUT + ", or shift it by {milliseconds:.3g} ms",
-)
+_RATE_LAG_TEXT = " the positions by {milliseconds:.3g} ms, an error of {error:.0%} of its size"
+_RATE_LAG_REMEDY = _LEAVE_OUT + ", or shift it by {milliseconds:.3g} ms"
+RATE_LAG = Case("delay", "lags" + _RATE_LAG_TEXT, _RATE_LAG_REMEDY)
+RATE_LEAD = Case("delay", "leads" + _RATE_LAG_TEXT, _RATE_LAG_REMEDY)
 _IMPLAUSIBLE_TEXT = (
     "goes from {lowest:.4g} to {highest:.4g} {unit} at up to {fastest:.3g} {unit}/s: "
     "that looks like "
@@ -223,24 +222,27 @@ NEGATIVE_FRICTION = Case(
     "has the opposite sign of the motion: it acts along the motion where friction opposes it",
     _TORQUE_SIGN_REMEDY,
 )
-FRICTION = Case(
-    "friction",
-    "{terms} visible, in shares of the torque's standard deviation",
-    "fit with friction (--friction auto, the default of `delan fit`)",
-)
+_DRY = "dry friction ({dry:.0%})"
+_VISCOUS = "viscous friction ({viscous:.0%})"
+_FRICTION_TEXT = " visible, in shares of the torque's standard deviation"
+_FRICTION_REMEDY = "fit with friction (--friction auto, the default of `delan fit`)"
+DRY_FRICTION = Case("friction", _DRY + _FRICTION_TEXT, _FRICTION_REMEDY)
+VISCOUS_FRICTION = Case("friction", _VISCOUS + _FRICTION_TEXT, _FRICTION_REMEDY)
+FRICTION = Case("friction", f"{_DRY} and {_VISCOUS}{_FRICTION_TEXT}", _FRICTION_REMEDY)
 NO_FRICTION = Case("friction", "no friction visible", "nothing")
 UNCERTAIN_FRICTION = Case(
     "friction",
     "this check cannot separate friction from gravity and inertia; `delan fit` can tell more",
     "fit with friction; if `delan fit` is uncertain too, record more reversals, some of them slow",
 )
-TORQUE_LAG = Case(
-    "delay",
-    "{verb} the motion by {milliseconds:.3g} ms, an error of {error:.0%} of its size; shifting it "
-    "removes {gain:.0%} of the residual",
-    "shift the torque by {milliseconds:.3g} ms to {direction} times; log torque and motion with "
-    "one clock",
+_TORQUE_LAG_TEXT = (
+    " the motion by {milliseconds:.3g} ms, an error of {error:.0%} of its size; shifting it "
+    "removes {gain:.0%} of the residual"
 )
+_SHIFT = "shift the torque by {milliseconds:.3g} ms to "
+_ONE_CLOCK = " times; log torque and motion with one clock"
+TORQUE_LAG = Case("delay", "lags" + _TORQUE_LAG_TEXT, _SHIFT + "earlier" + _ONE_CLOCK)
+TORQUE_LEAD = Case("delay", "leads" + _TORQUE_LAG_TEXT, _SHIFT + "later" + _ONE_CLOCK)
 SCATTERED_LAGS = Case(
     "delay",
     "the torque of each joint lags the motion by a different delay ({milliseconds:+.3g} [ms])",

@@ -1,13 +1,19 @@
 """Findings of the log check: facts about a recording, from which the sentences are made last."""
 
+import bisect
+import itertools
 import string
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, SupportsInt
+
+from ...joints import RowRange
 
 # An error spoils a fit or makes it refuse the log; a warning costs accuracy; a note is information.
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+# Rows [first, end), counted from 0.
+Span = tuple[int, int]
 
 # fmt: off
 Kind = Literal[
@@ -63,7 +69,7 @@ class Finding:
         joint: index of the joint, None for all joints or for time.
         column: the quantity, such as `tau`, None for several.
         measured: measured and expected values, by the names that the sentence uses.
-        rows: spans of rows [first, end), counted from 0; empty for the whole log.
+        rows: spans of rows; empty for the whole log.
         row: the row that the sentence names, such as that of the largest spike.
         trajectory: label of the first trajectory concerned, None for the whole log.
         other_parts: number of other parts of a large log with the same finding.
@@ -74,7 +80,7 @@ class Finding:
     joint: int | None = None
     column: str | None = None
     measured: Mapping[str, Any] = field(default_factory=dict)
-    rows: tuple[tuple[int, int], ...] = ()
+    rows: tuple[Span, ...] = ()
     row: int | None = None
     trajectory: int | None = None
     other_parts: int = 0
@@ -102,10 +108,9 @@ class Finding:
     @property
     def channel(self) -> str:
         """Name of the column, such as `tau1`, or the joints if no column is at fault."""
-        number = "" if self.joint is None else str(self.joint)
-        if self.column is not None:
-            return self.column + number
-        return f"joint {number}" if number else "all joints"
+        if self.joint is None:
+            return self.column or "all joints"
+        return f"{self.column or 'joint '}{self.joint}"
 
     @property
     def where(self) -> str:
@@ -113,9 +118,12 @@ class Finding:
         if not self.rows:
             return self.channel
         first, end = self.rows[0]
-        place = f"row {first}" if end == first + 1 else f"rows {first}–{end - 1}"
-        more = f" and {len(self.rows) - 1} more" if len(self.rows) > 1 else ""
-        return f"{self.channel}, {place}{more}"
+        place = f"row {first}"
+        if end > first + 1:
+            place = f"rows {first}–{end - 1}"
+        if len(self.rows) > 1:
+            place += f" and {len(self.rows) - 1} more"
+        return f"{self.channel}, {place}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain numbers, lists and strings for JSON."""
@@ -124,9 +132,10 @@ class Finding:
         return {**values, "rows": [list(span) for span in self.rows]}
 
     def _render(self, template: str) -> str:
-        names = ("joint", "column", "channel", "trajectory", "row")
-        facts = {name: getattr(self, name) for name in names}
-        return _FORMATTER.vformat(template, (), {**facts, **self.measured})
+        facts = dict(self.measured)
+        for name in ("joint", "column", "channel", "trajectory", "row"):
+            facts.setdefault(name, getattr(self, name))
+        return _FORMATTER.vformat(template, (), facts)
 
 
 class _FactFormatter(string.Formatter):
@@ -136,16 +145,24 @@ class _FactFormatter(string.Formatter):
         if format_spec.startswith("n "):
             return plural(value, format_spec.removeprefix("n "))
         if isinstance(value, Mapping):
-            return ", ".join(
-                f"{format(number, format_spec)} in joint {joint}" for joint, number in value.items()
-            )
+            texts = []
+            for joint, number in value.items():
+                texts.append(f"{format(number, format_spec)} in joint {joint}")
+            return ", ".join(texts)
         if isinstance(value, tuple):
             *first, last = (format(item, format_spec) for item in value)
-            return f"{', '.join(first)} and {last}" if first else last
+            if not first:
+                return last
+            return f"{', '.join(first)} and {last}"
         return format(value, format_spec)
 
 
 _FORMATTER = _FactFormatter()
+
+
+def plural(count: SupportsInt, noun: str) -> str:
+    """Return a count with its noun, such as `1 row` or `2 rows`."""
+    return f"{count} {noun}" + "s" * (int(count) != 1)
 
 
 def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -153,6 +170,47 @@ def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity)))
 
 
-def plural(count: SupportsInt, noun: str) -> str:
-    """Return a count with its noun, such as `1 row` or `2 rows`."""
-    return f"{count} {noun}" + "s" * (int(count) != 1)
+class RowMap:
+    """Maps rows of a recording, counted from 0, to the rows of a log from which they come."""
+
+    def __init__(self, segments: Sequence[RowRange]):
+        self._segments = segments
+        self._firsts = [segment.first for segment in segments]
+        lengths = [segment.end - segment.first for segment in segments]
+        self._starts = list(itertools.accumulate(lengths, initial=0))
+
+    def to_log(self, finding: Finding) -> Finding:
+        """Return a finding about the recording with the rows of the log."""
+        spans: list[Span] = []
+        for span in finding.rows:
+            spans += self._spans(*span)
+        row = finding.row
+        if row is not None:
+            row = self._row(row)
+        return replace(finding, rows=tuple(spans), row=row)
+
+    def to_recording(self, finding: Finding) -> Finding:
+        """Return a finding about the log with the rows of the recording, or the nearest ones."""
+        last = self._starts[-1] - 1
+        spans = []
+        for first, end in finding.rows:
+            start = min(self._nearest(first), last)
+            spans.append((start, max(self._nearest(end), start + 1)))
+        # Rows between two segments of the recording have the same nearest row.
+        return replace(finding, rows=tuple(dict.fromkeys(spans)))
+
+    def _nearest(self, row: int) -> int:
+        index = max(0, bisect.bisect_right(self._firsts, row) - 1)
+        segment = self._segments[index]
+        return self._starts[index] + min(max(row, segment.first), segment.end) - segment.first
+
+    def _row(self, row: int) -> int:
+        index = min(bisect.bisect_right(self._starts, row), len(self._segments)) - 1
+        return self._firsts[index] + row - self._starts[index]
+
+    def _spans(self, first: int, end: int) -> Iterator[Span]:
+        """Yield a span of the recording, cut where a segment ends."""
+        while first < end:
+            stop = min(end, self._starts[bisect.bisect_right(self._starts, first)])
+            yield self._row(first), self._row(first) + stop - first
+            first = stop

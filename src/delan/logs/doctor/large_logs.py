@@ -1,7 +1,5 @@
 """Check of logs larger than memory: every row in its part, and an excerpt for the whole log."""
 
-import bisect
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
@@ -10,7 +8,8 @@ import numpy as np
 
 from ...joints import Recording, RowRange
 from ..excerpts import ExcerptBuilder, LogPart
-from .finding import Finding, Kind, worst_first
+from . import cases
+from .finding import Finding, Kind, RowMap, Span, worst_first
 from .values import interleaved
 
 # Faults that have a place are searched in every part. All others concern the whole log and come
@@ -28,52 +27,7 @@ SEAM_REACH = 5
 # Spans of one finding in a large log; with more, neighbouring spans are merged.
 MOST_SPANS = 10_000
 
-Span = tuple[int, int]
 Key = tuple[Kind, int | None, str | None]
-
-
-class RowMap:
-    """Maps rows of a recording, counted from 0, to the rows of a log from which they come."""
-
-    def __init__(self, segments: Sequence[RowRange]):
-        self._segments = segments
-        lengths = [segment.end - segment.first for segment in segments]
-        self._starts = list(itertools.accumulate(lengths, initial=0))
-
-    def to_log(self, finding: Finding) -> Finding:
-        """Return a finding about the recording with the rows of the log."""
-        spans: list[Span] = []
-        for span in finding.rows:
-            spans += self._spans(*span)
-        row = None if finding.row is None else self._row(finding.row)
-        return replace(finding, rows=tuple(spans), row=row)
-
-    def to_recording(self, finding: Finding) -> Finding:
-        """Return a finding about the log with the rows of the recording, or the nearest ones."""
-        last = self._starts[-1] - 1
-        spans = []
-        for first, end in finding.rows:
-            start = min(self._nearest(first), last)
-            spans.append((start, max(self._nearest(end), start + 1)))
-        # Rows between two segments of the recording have the same nearest row.
-        return replace(finding, rows=tuple(dict.fromkeys(spans)))
-
-    def _nearest(self, row: int) -> int:
-        firsts = [segment.first for segment in self._segments]
-        index = max(0, bisect.bisect_right(firsts, row) - 1)
-        segment = self._segments[index]
-        return self._starts[index] + min(max(row, segment.first), segment.end) - segment.first
-
-    def _row(self, row: int) -> int:
-        index = min(bisect.bisect_right(self._starts, row), len(self._segments)) - 1
-        return self._segments[index].first + row - self._starts[index]
-
-    def _spans(self, first: int, end: int) -> Iterator[Span]:
-        """Yield a span of the recording, cut where a segment ends."""
-        while first < end:
-            stop = min(end, self._starts[bisect.bisect_right(self._starts, first)])
-            yield self._row(first), self._row(first) + stop - first
-            first = stop
 
 
 def merge_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
@@ -111,8 +65,6 @@ def examine_parts(
     excerpt = ExcerptBuilder(most)
     check = _PartCheck(examine)
     for part in parts:
-        if part.last and not part.first:
-            return part.recording, examine(part.recording)
         excerpt.add(part)
         check.add(part)
         del part  # its memory is needed for the next part
@@ -147,14 +99,16 @@ class _PartCheck:
 
     def merged(self, of_excerpt: Sequence[Finding]) -> tuple[Finding, ...]:
         """Return one finding per fault, from the excerpt for the whole log and from the parts."""
-        whole = [finding for finding in of_excerpt if finding.kind not in LOCAL]
-        known = {_key(finding) for finding in whole if finding.severity == "error"}
+        whole = []
+        known = set()
         for finding in of_excerpt:
-            # Rates that differ between parts are visible only in the excerpt.
-            if finding.kind == "mixed_rates":
-                self._findings.setdefault(_key(finding), {}).setdefault(-1, finding)
+            if finding.kind not in LOCAL:
+                whole.append(finding)
                 if finding.severity == "error":
                     known.add(_key(finding))
+            elif finding.kind == "mixed_rates":
+                # Rates that differ between parts are visible only in the excerpt.
+                self._findings.setdefault(_key(finding), {}).setdefault(-1, finding)
         of_parts = []
         for key, findings in self._findings.items():
             if key[0] in LOCAL or key not in known:
@@ -181,11 +135,9 @@ class _PartCheck:
         low = len(before.t) - SEAM_REACH
         high = len(before.t) + SEAM_REACH
         for finding in self._examine(before.with_columns(joined), part=True):
-            near = tuple(
-                (first, end) for first, end in finding.rows if first <= high and end >= low
-            )
+            near = [span for span in finding.rows if span[0] <= high and span[1] >= low]
             if near and finding.kind in LOCAL:
-                yield replace(finding, rows=near)
+                yield replace(finding, rows=tuple(near))
 
     def _begun_again(self, part: LogPart) -> Iterator[Finding]:
         """Yield trajectories of earlier parts that continue after another trajectory."""
@@ -204,12 +156,10 @@ def _key(finding: Finding) -> Key:
 
 def _relevant(findings: Sequence[Finding], part: LogPart) -> Iterator[Finding]:
     """Yield the findings that a part alone can give; those about all its rows get these rows."""
-    # A joint may rest during a part of the log.
-    resting = {
-        finding.joint for finding in findings if finding.kind == "dead" and finding.column == "q"
-    }
+    resting = {finding.joint for finding in findings if finding.case is cases.STANDS_STILL}
     for finding in findings:
         cut_off = finding.kind == "short" and part.continues and finding.rows[0][0] == 0
+        # A joint may rest during a part of the log.
         at_rest = finding.kind == "dead" and finding.joint in resting
         if cut_off or at_rest:
             continue
@@ -222,6 +172,10 @@ def _summary(findings: Sequence[Finding], rows: int) -> Finding:
     """Return the worst finding of one fault, that in most rows, with the rows of all parts."""
     most_rows = sorted(findings, key=lambda item: sum(first - end for first, end in item.rows))
     worst = worst_first(most_rows)[0]
-    places = merge_spans(span for finding in findings for span in finding.rows)
-    rows_of_all = () if places == ((0, rows),) else places
-    return replace(worst, rows=rows_of_all, other_parts=len(findings) - 1)
+    spans: list[Span] = []
+    for finding in findings:
+        spans += finding.rows
+    places = merge_spans(spans)
+    if places == ((0, rows),):
+        places = ()
+    return replace(worst, rows=places, other_parts=len(findings) - 1)

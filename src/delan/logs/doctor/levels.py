@@ -1,16 +1,16 @@
-"""Check of channels that carry too little information: dead, stuck, saturated or quantised."""
+"""Check of how much channels tell: dead, stuck, saturated, quantised, too little motion."""
 
-from dataclasses import dataclass
-from typing import Any
+from itertools import combinations
 
 import numpy as np
 from jaxtyping import Float
 
-from ...joints import Joints, Recording
+from ...joints import JointLimits
 from ..segments import LogSegment
 from . import cases
-from .finding import Finding
-from .motion import Column, Columns, Motion, row_steps, value_range
+from .checked_log import CheckedLog
+from .finding import Case, Finding, Severity, Span
+from .motion import Column, Columns, Motion, relative_positions, row_steps
 
 # A joint that moves less than this over the whole log [rad or m] stands still: brakes give as much.
 STANDS_STILL = {"revolute": 5e-3, "continuous": 5e-3, "prismatic": 1e-3}
@@ -33,6 +33,8 @@ KINK = 4.0
 # The round top of a quantised channel falls by 9 steps within its own width; a saturated channel
 # falls by more than this.
 FLANK = 20.0
+DEVICES = {"tau": "drive", "qd": "velocity estimate", "q": "position sensor"}
+
 # Values are quantised if their distances are multiples of a step to within this share of it.
 ON_GRID = 0.1
 # Quantisation is a warning if its error is this share of the standard deviation of the torque, the
@@ -41,167 +43,162 @@ QUANTISATION_HARM = 0.1
 # ... and a note from this share on.
 QUANTISATION_SEEN = 0.02
 
-DEVICES = {"tau": "drive", "qd": "velocity estimate", "q": "position sensor"}
+# Over less than this [rad or m], gravity and inertia look constant, and every model fits.
+SMALL_RANGE = {"revolute": 0.1, "continuous": 0.1, "prismatic": 0.01}
+# Friction is visible where a joint passes in both directions.
+FEWEST_REVERSALS = 1
+# A reversal follows a motion of at least this share of the joint's range, so that noise is none.
+REVERSAL = 0.02
+# Number of cells into which each joint's range is divided.
+CELLS = 10
 
 
 def quantum(values: Column) -> float:
     """Return the step whose multiples separate the values of a channel, 0 if there is none."""
     levels = np.unique(values)
     steps = np.diff(levels)
-    steps = steps[steps > 1e-9 * value_range(levels)]
+    steps = steps[steps > 1e-9 * np.ptp(levels)]
     # Noise never repeats a value: a quantised channel has far fewer values than rows.
     if len(steps) == 0 or len(steps) > 0.9 * len(values):
         return 0.0
     smallest = float(steps.min())
     step = float(steps[steps < 1.5 * smallest].mean())
     near = np.sort(steps)[: max(1, len(steps) // 2)] / step
-    on_grid = np.quantile(np.abs(near - np.round(near)), 0.95) < ON_GRID
-    return step if on_grid else 0.0
+    if np.quantile(np.abs(near - np.round(near)), 0.95) >= ON_GRID:
+        return 0.0
+    return step
 
 
-def examine_levels(
-    recording: Recording, columns: Columns, segments: tuple[LogSegment, ...]
-) -> list[Finding]:
+def quanta(columns: Columns) -> dict[str, Float[np.ndarray, " dof"]]:
+    """Return the quantisation steps of positions, velocities and torques."""
+    steps = {}
+    for name in ("q", "qd", "tau"):
+        if name in columns:
+            steps[name] = np.array([quantum(values) for values in columns[name].T])
+    return steps
+
+
+def examine_levels(log: CheckedLog) -> list[Finding]:
     """Report dead, stuck and saturated channels."""
-    joints = recording.joints
-    findings = []
-    for joint in range(joints.dof):
-        findings += _dead(columns, joints, joint)
+    findings = _dead(log)
     dead = {(finding.column, finding.joint) for finding in findings}
-    pace = _pace(columns["q"], segments)
-    for joint in range(joints.dof):
-        if ("q", joint) in dead:
-            continue
-        for name in ("q", "qd", "tau"):
-            if name in columns and (name, joint) not in dead:
-                values = columns[name][:, joint]
-                jumps = row_steps(values, segments)
-                rates = np.diff(jumps) if name == "q" else jumps
-                channel = _Channel(
-                    name=name,
-                    joint=joint,
-                    t=recording.t,
-                    values=values,
-                    q=columns["q"][:, joint],
-                    qd=columns["qd"][:, joint] if "qd" in columns else None,
-                    pace=pace,
-                    step=quantum(values),
-                    jumps=jumps,
-                    usual=float(np.quantile(np.abs(rates), 0.98)) if len(rates) else 0.0,
-                )
-                findings += _plateau_findings(channel, segments)
-    return findings
-
-
-def _dead(columns: Columns, joints: Joints, joint: int) -> list[Finding]:
-    """Report a joint that stands still, or a velocity or torque that never changes."""
-    ranges = np.ptp(columns["q"], axis=0)
-    least = np.array([STANDS_STILL[kind] for kind in joints.kinds])
-    still = bool(ranges[joint] < least[joint])
-    findings = []
-    if still:
-        severity = "error" if (ranges < least).all() else "warning"
-        measured = {"range": float(ranges[joint]), "unit": joints.units[joint].q}
-        findings.append(Finding(cases.STANDS_STILL, severity, joint, "q", measured))
-    for name in ("qd", "tau"):
-        if name not in columns or (name == "qd" and still):
-            continue
-        values = columns[name][:, joint]
-        if value_range(values) == 0.0:
-            measured = {"value": float(values[0])}
-            findings.append(Finding(cases.CONSTANT, "error", joint, name, measured))
-    return findings
-
-
-def _pace(q: Float[np.ndarray, "time dof"], segments: tuple[LogSegment, ...]) -> Column:
-    """Return the speed of the whole robot in each row, in units of its usual speed."""
-    pace = np.abs(row_steps(q / np.maximum(np.ptp(q, axis=0), 1e-300), segments)).sum(axis=1)
+    pace = np.abs(row_steps(relative_positions(log.columns["q"]), log.segments)).sum(axis=1)
     usual = float(np.sqrt(np.mean(pace**2)))
-    return pace / usual if usual > 0 else pace
+    if usual > 0:
+        pace = pace / usual
+    for joint in range(log.joints.dof):
+        for name in log.quanta:
+            if not dead & {("q", joint), (name, joint)}:
+                findings += _Channel(log, name, joint, pace).plateau_findings()
+    return findings
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+def _dead(log: CheckedLog) -> list[Finding]:
+    """Report joints that stand still, and velocities and torques that never change."""
+    findings = []
+    ranges = np.ptp(log.columns["q"], axis=0)
+    still = ranges < [STANDS_STILL[kind] for kind in log.joints.kinds]
+    for joint in range(log.joints.dof):
+        if still[joint]:
+            severity = "error" if still.all() else "warning"
+            measured = {"range": float(ranges[joint]), "unit": log.joints.units[joint].q}
+            findings.append(Finding(cases.STANDS_STILL, severity, joint, "q", measured))
+        for name in ("qd", "tau"):
+            if name not in log.columns or (name == "qd" and still[joint]):
+                continue
+            values = log.columns[name][:, joint]
+            if np.ptp(values) == 0.0:
+                measured = {"value": float(values[0])}
+                findings.append(Finding(cases.CONSTANT, "error", joint, name, measured))
+    return findings
+
+
 class _Channel:
-    """One column of one joint, and the motion that may contradict it.
+    """One column of one joint, and the motion that may contradict it."""
 
-    Attributes:
-        pace: speed of the whole robot, in units of its usual speed.
-        step: quantisation step of the values.
-        jumps: difference of each row from the row before, 0 in the first row of a segment.
-        usual: 98 % quantile of the change of the channel's rate from row to row.
-    """
+    def __init__(self, log: CheckedLog, name: str, joint: int, pace: Column):
+        """Take a channel of the log; `pace` is the robot's speed in units of its usual speed."""
+        self.log = log
+        self.name = name
+        self.joint = joint
+        self.pace = pace
+        self.values = log.columns[name][:, joint]
+        self.step = float(log.quanta[name][joint])
+        self.jumps = row_steps(self.values, log.segments)
+        rates = self.jumps
+        if name == "q":
+            rates = np.diff(self.jumps)
+        # How much the channel's rate usually changes from row to row.
+        self.usual = 0.0
+        if len(rates):
+            self.usual = float(np.quantile(np.abs(rates), 0.98))
 
-    name: str
-    joint: int
-    t: Column
-    values: Column
-    q: Column
-    qd: Column | None
-    pace: Column
-    step: float
-    jumps: Column
-    usual: float
+    def plateau_findings(self) -> list[Finding]:
+        """Report plateaus that the motion contradicts: saturated at the limits, elsewhere stuck."""
+        starts, lengths = _plateaus(self.values, self.log.segments)
+        if not len(starts):
+            return []
+        usual = PLATEAU_RATIO * float(np.quantile(lengths, 0.95))
+        long = lengths >= np.where(lengths >= SHORTEST_STUCK, usual, SHORTEST_SATURATED)
+        limits = (self.values.min(), self.values.max())
+        stuck: list[Span] = []
+        saturated: list[Span] = []
+        for start, length in zip(starts[long].tolist(), lengths[long].tolist(), strict=True):
+            at_limit = self.values[start] in limits
+            plateau = (start, start + length)
+            if not (at_limit or length >= SHORTEST_STUCK) or not self._contradicted(*plateau):
+                continue
+            if not at_limit:
+                stuck.append(plateau)
+            elif self._flanks(*plateau) > FLANK * self.step:
+                saturated.append(plateau)
+        # A channel that reaches its limit only once, and stays there, is stuck.
+        if len(saturated) == 1 and saturated[0][1] - saturated[0][0] >= SHORTEST_STUCK:
+            stuck = sorted(stuck + saturated)
+            saturated = []
+        findings = []
+        if sum(end - start for start, end in saturated) >= FEWEST_SATURATED:
+            findings.append(self._plateau_finding(cases.SATURATED, "warning", saturated))
+        if stuck:
+            findings.append(self._plateau_finding(cases.STUCK, "error", stuck))
+        return findings
 
-    def contradicted(self, start: int, end: int) -> bool:
+    def _plateau_finding(self, case: Case, severity: Severity, plateaus: list[Span]) -> Finding:
+        measured = {
+            "value": float(self.values[plateaus[0][0]]),
+            "limits": tuple(sorted({float(self.values[start]) for start, _ in plateaus})),
+            "places": len(plateaus),
+            "count": sum(end - start for start, end in plateaus),
+            "device": DEVICES[self.name],
+        }
+        rows = tuple(plateaus)
+        return Finding(case, severity, self.joint, self.name, measured, rows=rows)
+
+    def _contradicted(self, start: int, end: int) -> bool:
         """Whether the rest of the log shows that the channel changed in rows [start, end)."""
         if self.name == "tau":
             return bool(np.mean(self.pace[start + 1 : end]) > MOVES)
-        leaving = self.jumps[end] if end < len(self.values) else 0.0
-        if max(abs(self.jumps[start]), abs(leaving)) > KINK * self.usual + 2 * self.step:
+        kink = abs(self.jumps[start])
+        if end < len(self.values):
+            kink = max(kink, abs(self.jumps[end]))
+        if kink > KINK * self.usual + 2 * self.step:
             return True
-        if self.qd is None:
+        if "qd" not in self.log.columns:
             return False
-        moved = self.q[start + 1 : end] - self.q[start]
-        integrated = np.cumsum(np.diff(self.t[start:end]) * self.qd[start + 1 : end])
-        resolution = 2 * self.step if self.name == "q" else 0.0
-        tolerance = CONTRADICTION * value_range(self.q) + resolution
+        q = self.log.columns["q"][:, self.joint]
+        qd = self.log.columns["qd"][:, self.joint]
+        moved = q[start + 1 : end] - q[start]
+        integrated = np.cumsum(np.diff(self.log.t[start:end]) * qd[start + 1 : end])
+        tolerance = CONTRADICTION * np.ptp(q)
+        if self.name == "q":
+            tolerance += 2 * self.step
         return bool(np.abs(moved - integrated).max(initial=0.0) > tolerance)
 
-    def flanks(self, start: int, end: int) -> float:
+    def _flanks(self, start: int, end: int) -> float:
         """Return how far the channel falls within a plateau's length on either side."""
         before = max(0, 2 * start - end)
         after = min(len(self.values) - 1, 2 * end - start - 1)
         return float(np.abs(self.values[[before, after]] - self.values[start]).max())
-
-
-def _plateau_findings(channel: _Channel, segments: tuple[LogSegment, ...]) -> list[Finding]:
-    """Report plateaus that the motion contradicts: saturated at the limits, elsewhere stuck."""
-    values = channel.values
-    starts, lengths = _plateaus(values, segments)
-    if not len(starts):
-        return []
-    usual = PLATEAU_RATIO * float(np.quantile(lengths, 0.95))
-    long = lengths >= np.where(lengths >= SHORTEST_STUCK, usual, SHORTEST_SATURATED)
-    limits = (values.min(), values.max())
-    stuck = []
-    saturated = []
-    for start, length in zip(starts[long].tolist(), lengths[long].tolist(), strict=True):
-        at_limit = values[start] in limits
-        plateau = (start, start + length)
-        if not (at_limit or length >= SHORTEST_STUCK) or not channel.contradicted(*plateau):
-            continue
-        if not at_limit:
-            stuck.append(plateau)
-        elif channel.flanks(*plateau) > FLANK * channel.step:
-            saturated.append(plateau)
-    # A channel that reaches its limit only once, and stays there, is stuck.
-    if len(saturated) == 1 and saturated[0][1] - saturated[0][0] >= SHORTEST_STUCK:
-        stuck = sorted(stuck + saturated)
-        saturated = []
-    findings = []
-    if sum(end - start for start, end in saturated) >= FEWEST_SATURATED:
-        measured = _plateau_measures(values, saturated) | {"device": DEVICES[channel.name]}
-        rows = tuple(saturated)
-        findings.append(
-            Finding(cases.SATURATED, "warning", channel.joint, channel.name, measured, rows=rows)
-        )
-    if stuck:
-        measured = _plateau_measures(values, stuck)
-        rows = tuple(stuck)
-        findings.append(
-            Finding(cases.STUCK, "error", channel.joint, channel.name, measured, rows=rows)
-        )
-    return findings
 
 
 def _plateaus(values: Column, segments: tuple[LogSegment, ...]) -> tuple[np.ndarray, np.ndarray]:
@@ -218,37 +215,26 @@ def _plateaus(values: Column, segments: tuple[LogSegment, ...]) -> tuple[np.ndar
     return starts[inside[starts]], lengths[inside[starts]]
 
 
-def _plateau_measures(values: Column, plateaus: list[tuple[int, int]]) -> dict[str, Any]:
-    levels = {float(values[start]) for start, _ in plateaus}
-    return {
-        "value": float(values[plateaus[0][0]]),
-        "limits": tuple(sorted(levels)),
-        "places": len(plateaus),
-        "count": sum(end - start for start, end in plateaus),
-    }
-
-
-def examine_quantisation(columns: Columns, motion: Motion, joints: Joints) -> list[Finding]:
+def examine_quantisation(log: CheckedLog) -> list[Finding]:
     """Report quantisation that is coarse compared with the variation of a channel."""
+    if log.motion is None:
+        return []
     findings = []
-    for name in ("q", "qd", "tau"):
-        if name not in columns:
-            continue
-        for joint in range(joints.dof):
-            values = columns[name][:, joint]
-            step = quantum(values)
-            if step == 0.0 or value_range(values) == 0.0:
+    for name, steps in log.quanta.items():
+        for joint, step in enumerate(steps.tolist()):
+            if step == 0.0:
                 continue
+            values = log.columns[name][:, joint]
             if name == "q":
-                error = _acceleration_error(step, motion, joint)
+                error = _acceleration_error(step, log.motion, joint)
             else:
                 error = step / np.sqrt(12) / float(values.std())
             if error > QUANTISATION_SEEN:
                 severity = "warning" if error > QUANTISATION_HARM else "note"
                 measured = {
                     "step": step,
-                    "unit": getattr(joints.units[joint], name),
-                    "levels": value_range(values) / step,
+                    "unit": getattr(log.joints.units[joint], name),
+                    "levels": float(np.ptp(values)) / step,
                     "error": float(error),
                 }
                 findings.append(Finding(cases.COARSE[name], severity, joint, name, measured))
@@ -264,7 +250,99 @@ def _acceleration_error(step: float, motion: Motion, joint: int) -> float:
     """
     speed = float(motion.velocity[:, joint].std())
     size = float(motion.acceleration[:, joint].std())
-    crossings = min(1 / motion.period, speed / step) if speed > 0 else 0.0
-    band = min(1.0, 2 * motion.cutoff / crossings) if crossings > 0 else 1.0
+    if not size > 0:
+        return 0.0
+    band = 1.0
+    if speed > 0:
+        crossings = min(1 / motion.period, speed / step)
+        band = min(1.0, 2 * motion.cutoff / crossings)
     noise = step / np.sqrt(12) * np.sqrt(band) * (2 * np.pi * motion.cutoff) ** 2 / np.sqrt(5)
-    return noise / size if size > 0 else 0.0
+    return noise / size
+
+
+def examine_coverage(log: CheckedLog) -> list[Finding]:
+    """Report excitation and coverage, with warnings where a joint moves too little to learn."""
+    findings = []
+    if log.motion is not None:
+        for joint in log.alive:
+            findings.append(_excitation(log, log.motion, joint))
+    if log.limits is not None:
+        findings += _range_coverage(log, log.limits)
+    if len(log.alive) > 1:
+        findings.append(_pair_coverage(log.columns["q"], log.alive))
+    return findings
+
+
+def _excitation(log: CheckedLog, motion: Motion, joint: int) -> Finding:
+    distance = float(np.ptp(log.columns["q"][:, joint]))
+    count = 0
+    for rows in motion.segments:
+        count += reversals(motion.q[rows, joint], REVERSAL * distance)
+    wanted = []
+    if distance < SMALL_RANGE[log.joints.kinds[joint]]:
+        wanted.append("farther")
+    if count < FEWEST_REVERSALS:
+        wanted.append("back and forth")
+    measured = {
+        "range": distance,
+        "velocity": float(np.abs(motion.velocity[:, joint]).max()),
+        "acceleration": float(np.abs(motion.acceleration[:, joint]).max()),
+        "unit": log.joints.units[joint].q,
+        "reversals": count,
+        "wanted": tuple(wanted),
+    }
+    if wanted:
+        return Finding(cases.TOO_LITTLE_EXCITATION, "warning", joint, "q", measured)
+    return Finding(cases.EXCITATION, "note", joint, "q", measured)
+
+
+def reversals(q: Float[np.ndarray, " samples"], least: float) -> int:
+    """Count how often a position reverses after moving at least this far."""
+    count = 0
+    direction = 0
+    low = float(q[0])
+    high = float(q[0])
+    for value in q.tolist():
+        if direction >= 0 and value < high - least:
+            count += direction > 0
+            direction = -1
+            low = value
+        elif direction <= 0 and value > low + least:
+            count += direction < 0
+            direction = 1
+            high = value
+        low = min(low, value)
+        high = max(high, value)
+    return count
+
+
+def _range_coverage(log: CheckedLog, limits: JointLimits) -> list[Finding]:
+    """Report the share of each joint's allowed range that the log visits."""
+    findings = []
+    for joint in log.alive:
+        allowed = float(limits.upper[joint] - limits.lower[joint])
+        if not (np.isfinite(allowed) and allowed > 0):
+            continue
+        low = float(log.columns["q"][:, joint].min())
+        high = float(log.columns["q"][:, joint].max())
+        measured = {"share": (high - low) / allowed, "lowest": low, "highest": high}
+        findings.append(Finding(cases.RANGE_COVERAGE, "note", joint, "q", measured))
+    return findings
+
+
+def _pair_coverage(q: Float[np.ndarray, "time dof"], alive: list[int]) -> Finding:
+    """Report the share of cells that the log visits in the planes of all pairs of joints."""
+    size = np.maximum(np.ptp(q, axis=0), 1e-300)
+    cell = np.minimum(((q - q.min(axis=0)) / size * CELLS).astype(int), CELLS - 1)
+    shares = {}
+    for first, second in combinations(alive, 2):
+        visited = np.unique(CELLS * cell[:, first] + cell[:, second])
+        shares[first, second] = len(visited) / CELLS**2
+    first, second = min(shares, key=lambda pair: shares[pair])
+    measured = {
+        "median": float(np.median(list(shares.values()))),
+        "least": shares[first, second],
+        "first": first,
+        "second": second,
+    }
+    return Finding(cases.PAIR_COVERAGE, "note", measured=measured)

@@ -1,18 +1,15 @@
-"""The motion in a recording through one low-pass filter, and how much of it there is."""
+"""The motion in a recording through one low-pass filter, and the columns it is made from."""
 
 import itertools
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 import scipy
 from jaxtyping import Float, Int
 
-from ...joints import JointLimits, Joints, Recording
+from ...joints import Recording
 from ..filters import HIGHEST_CUTOFF, ORDER, stride
 from ..segments import LogSegment
-from . import cases
-from .finding import Finding
 
 Column = Float[np.ndarray, " time"]
 Columns = dict[str, Float[np.ndarray, "time dof"]]
@@ -23,6 +20,8 @@ FEWEST_ROWS = 40
 MOTION_ENERGY = 0.995
 # ... and the filter passes this many times that frequency: the torque of a sine has harmonics.
 BANDWIDTHS = 4.0
+# Steps that differ from the common step by less than this share need no interpolation.
+EVEN = 1e-3
 
 
 def measured_columns(recording: Recording) -> Columns:
@@ -37,7 +36,7 @@ def measured_columns(recording: Recording) -> Columns:
 
 def row_steps(
     values: Float[np.ndarray, "time *columns"], segments: tuple[LogSegment, ...]
-) -> np.ndarray:
+) -> Float[np.ndarray, "time *columns"]:
     """Return the difference of each row from the row before, 0 in the first row of a segment."""
     steps = np.zeros_like(values)
     for segment in segments:
@@ -45,9 +44,9 @@ def row_steps(
     return steps
 
 
-def value_range(values: Float[np.ndarray, "..."]) -> float:
-    """Return the distance from the smallest to the largest value, 0 without values."""
-    return float(np.ptp(values)) if values.size else 0.0
+def relative_positions(q: Float[np.ndarray, "time dof"]) -> Float[np.ndarray, "time dof"]:
+    """Return positions in units of each joint's range, so that all joints count alike."""
+    return q / np.maximum(np.ptp(q, axis=0), 1e-300)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +79,7 @@ class Motion:
     def segments(self) -> list[slice]:
         """Samples of each segment."""
         edges = [0, *(np.flatnonzero(np.diff(self.segment)) + 1).tolist(), len(self)]
-        return [slice(start, end) for start, end in itertools.pairwise(edges)]
+        return list(itertools.starmap(slice, itertools.pairwise(edges)))
 
     @property
     def independent(self) -> float:
@@ -104,7 +103,7 @@ def filtered(t: Column, columns: Columns, segments: tuple[LogSegment, ...]) -> M
         return None
     cutoff = cutoff_of([signals["q"] for signals in resampled], step)
     every = stride(step, cutoff)
-    pieces: dict[str, list[np.ndarray]] = {}
+    samples: dict[str, list[np.ndarray]] = {}
     for index, signals in enumerate(resampled):
         count = len(signals["t"])
         # The filter knows nothing beyond the ends: half a period of the cut-off is unreliable.
@@ -112,8 +111,8 @@ def filtered(t: Column, columns: Columns, segments: tuple[LogSegment, ...]) -> M
         derived = _derived(signals, step, cutoff)
         derived["segment"] = np.full(count, index)
         for name, values in derived.items():
-            pieces.setdefault(name, []).append(values[edge : count - edge : every])
-    joined = {name: np.concatenate(arrays) for name, arrays in pieces.items()}
+            samples.setdefault(name, []).append(values[edge : count - edge : every])
+    joined = {name: np.concatenate(arrays) for name, arrays in samples.items()}
     return Motion(
         t=joined.pop("t"),
         q=joined.pop("q"),
@@ -129,9 +128,9 @@ def filtered(t: Column, columns: Columns, segments: tuple[LogSegment, ...]) -> M
 
 def _common_step(segments: list[LogSegment]) -> float:
     """Return the median step [s] over the rows of all segments."""
-    order = np.argsort([segment.step for segment in segments])
-    rows = np.cumsum([len(segments[index]) for index in order])
-    return segments[order[np.searchsorted(rows, rows[-1] / 2)]].step
+    by_step = sorted(segments, key=lambda segment: segment.step)
+    rows = list(itertools.accumulate(map(len, by_step)))
+    return by_step[int(np.searchsorted(rows, rows[-1] / 2))].step
 
 
 def _resampled(
@@ -140,18 +139,21 @@ def _resampled(
     """Return time and columns of a segment, interpolated linearly unless its steps are even."""
     times = t[segment.rows]
     signals = {"t": times}
-    even = np.abs(np.diff(times) / step - 1).max() < 1e-3
+    for name, table in columns.items():
+        signals[name] = table[segment.rows]
+    if np.abs(np.diff(times) / step - 1).max() < EVEN:
+        return signals
     # A segment with a wrong step must not take unlimited memory.
     count = min(int((times[-1] - times[0]) / step) + 1, 4 * len(times))
     new_times = times[0] + step * np.arange(count)
-    for name, table in columns.items():
-        values = table[segment.rows]
-        if not even:
-            values = np.stack([np.interp(new_times, times, column) for column in values.T], axis=1)
-        signals[name] = values
-    if not even:
-        signals["t"] = new_times
+    for name in columns:
+        signals[name] = _interpolated(new_times, times, signals[name])
+    signals["t"] = new_times
     return signals
+
+
+def _interpolated(places: np.ndarray, known: np.ndarray, table: np.ndarray) -> np.ndarray:
+    return np.stack([np.interp(places, known, column) for column in table.T], axis=1)
 
 
 def cutoff_of(positions: list[np.ndarray], step: float) -> float:
@@ -160,19 +162,18 @@ def cutoff_of(positions: list[np.ndarray], step: float) -> float:
     frequencies = np.linspace(0, highest, 400)
     energy = np.zeros((len(frequencies), positions[0].shape[1]))
     for q in positions:
+        # A window, because the ends of a motion that do not meet would look like fast motion.
         window = np.hanning(len(q))[:, None]
-        centred = (q - q.mean(axis=0)) * window
-        spectrum = np.abs(np.fft.rfft(centred, axis=0)) ** 2
-        total = np.cumsum(spectrum, axis=0)
+        spectrum = np.abs(np.fft.rfft((q - q.mean(axis=0)) * window, axis=0)) ** 2
         bins = np.fft.rfftfreq(len(q), step)
-        energy += np.stack([np.interp(frequencies, bins, column) for column in total.T], axis=1)
+        energy += _interpolated(frequencies, bins, np.cumsum(spectrum, axis=0))
     whole = energy[-1]
     moving = whole > 0
     if not moving.any():
         return highest
     share = energy[:, moving] / whole[moving]
     fastest = float(frequencies[np.argmax(share > MOTION_ENERGY, axis=0)].max())
-    longest = max(len(q) for q in positions) * step
+    longest = max(map(len, positions)) * step
     return float(np.clip(BANDWIDTHS * fastest, min(10 / longest, highest), highest))
 
 
@@ -191,113 +192,3 @@ def _derived(signals: dict[str, np.ndarray], step: float, cutoff: float) -> dict
     derived["acceleration"] = np.zeros_like(q)
     derived["acceleration"][1:-1] = (q[2:] - 2 * q[1:-1] + q[:-2]) / step**2
     return derived
-
-
-# Over less than this [rad or m], gravity and inertia look constant, and every model fits.
-SMALL_RANGE = {"revolute": 0.1, "continuous": 0.1, "prismatic": 0.01}
-# Friction is visible where a joint passes in both directions.
-FEWEST_REVERSALS = 1
-# A reversal follows a motion of at least this share of the joint's range, so that noise is none.
-REVERSAL = 0.02
-# Number of cells into which each joint's range is divided.
-CELLS = 10
-
-
-def examine_coverage(
-    columns: Columns,
-    motion: Motion | None,
-    joints: Joints,
-    limits: JointLimits | None,
-    dead: frozenset[int],
-) -> list[Finding]:
-    """Report excitation and coverage, with warnings where a joint moves too little to learn."""
-    alive = [joint for joint in range(joints.dof) if joint not in dead]
-    q = columns["q"]
-    findings = []
-    if motion is not None:
-        findings = [_excitation(q[:, joint], motion, joints, joint) for joint in alive]
-    if limits is not None:
-        findings += _range_coverage(q, limits, alive)
-    if len(alive) > 1:
-        findings.append(_pair_coverage(q, alive))
-    return findings
-
-
-def reversals(q: Float[np.ndarray, " samples"], least: float) -> int:
-    """Count how often a position reverses after moving at least this far."""
-    count = 0
-    direction = 0
-    low = float(q[0])
-    high = float(q[0])
-    for value in q.tolist():
-        if direction >= 0 and value < high - least:
-            count += direction > 0
-            direction = -1
-            low = value
-        elif direction <= 0 and value > low + least:
-            count += direction < 0
-            direction = 1
-            high = value
-        low = min(low, value)
-        high = max(high, value)
-    return count
-
-
-def _excitation(
-    q: Float[np.ndarray, " time"], motion: Motion, joints: Joints, joint: int
-) -> Finding:
-    distance = float(np.ptp(q))
-    count = 0
-    for rows in motion.segments:
-        count += reversals(motion.q[rows, joint], REVERSAL * distance)
-    wanted = []
-    if distance < SMALL_RANGE[joints.kinds[joint]]:
-        wanted.append("farther")
-    if count < FEWEST_REVERSALS:
-        wanted.append("back and forth")
-    measured = {
-        "range": distance,
-        "velocity": float(np.abs(motion.velocity[:, joint]).max()),
-        "acceleration": float(np.abs(motion.acceleration[:, joint]).max()),
-        "unit": joints.units[joint].q,
-        "reversals": count,
-        "wanted": tuple(wanted),
-    }
-    if wanted:
-        return Finding(cases.TOO_LITTLE_EXCITATION, "warning", joint, "q", measured)
-    return Finding(cases.EXCITATION, "note", joint, "q", measured)
-
-
-def _range_coverage(
-    q: Float[np.ndarray, "time dof"], limits: JointLimits, alive: list[int]
-) -> list[Finding]:
-    """Report the share of each joint's allowed range that the log visits."""
-    findings = []
-    for joint in alive:
-        allowed = float(limits.upper[joint] - limits.lower[joint])
-        if not (np.isfinite(allowed) and allowed > 0):
-            continue
-        low = float(q[:, joint].min())
-        high = float(q[:, joint].max())
-        measured = {"share": (high - low) / allowed, "lowest": low, "highest": high}
-        findings.append(Finding(cases.RANGE_COVERAGE, "note", joint, "q", measured))
-    return findings
-
-
-def _pair_coverage(q: Float[np.ndarray, "time dof"], alive: list[int]) -> Finding:
-    """Report the share of cells that the log visits in the planes of all pairs of joints."""
-    low = q.min(axis=0)
-    size = np.maximum(q.max(axis=0) - low, 1e-300)
-    cell = np.minimum(((q - low) / size * CELLS).astype(int), CELLS - 1)
-    shares = {}
-    for first, second in combinations(alive, 2):
-        visited = np.unique(CELLS * cell[:, first] + cell[:, second])
-        shares[first, second] = len(visited) / CELLS**2
-    first, second = min(shares, key=lambda pair: shares[pair])
-    measured = {
-        "median": float(np.median(list(shares.values()))),
-        "least": shares[first, second],
-        "first": first,
-        "second": second,
-    }
-    return Finding(cases.PAIR_COVERAGE, "note", measured=measured)

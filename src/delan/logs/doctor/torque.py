@@ -1,15 +1,16 @@
-"""Check of the torques against the motion, and against a described robot."""
+"""Check of the torques: against the motion, against a described robot, and their lag."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from ...joints import Joints, evenly_spaced
+from ...joints import evenly_spaced
 from . import cases
-from .delays import CrossValidatedFit, Explanation, Regression
+from .checked_log import CheckedLog, Comparison, DescriptionMatch, SampleRows, TorqueRows
 from .finding import Case, Finding
+from .lags import Lag, Regression, find_lag, lag_error
 from .motion import Motion
 
 # Independent samples per free weight; with fewer, the least important terms are left out.
@@ -22,10 +23,38 @@ DISTINGUISHABLE = 0.02
 VISIBLE = 0.01
 # ... and if the weight is this many times its standard error.
 CERTAINTY = 4.0
-# With this many free weights, a lag is not believed if less than this share is explained.
-ENOUGH = 0.97
 # Friction is absent if its standard error is below this share of the torque's standard deviation.
 ABSENT = 0.05
+
+# Samples that are compared with a description, evenly over the log: enough for a few weights.
+SAMPLES = 400
+# Fewer samples say nothing.
+FEWEST_SAMPLES = 20
+# Masses of a description are wrong by less than this factor; beyond it, the unit differs.
+SCALE = 3.0
+# A torque shows signs and units if the description explains this share of it beside friction.
+INFORMATIVE = 0.3
+# Description and friction together should explain this share of a torque.
+EXPLAINS = 0.5
+# Another unit or sign is believed if the residual of all joints falls below this share of it.
+BETTER = 0.6
+# Torques beyond any robot's [N m]: positions or times are in wrong units.
+LARGEST = 1e6
+
+# A lag is reported if it makes the torque wrong by this share of its standard deviation, ...
+LAG_HARM = 0.03
+# ... if shifting removes this share of the residual, ...
+LAG_GAIN = 0.25
+# ... and if it is this many times its standard error.
+LAG_CERTAINTY = 5.0
+# One clock makes one lag: those of the joints then differ by less than this share of it.
+ALIKE = 0.3
+# With the many free weights of any arm, a lag is not believed if less than this share is explained.
+ENOUGH = 0.97
+# The few weights beside a description allow less.
+ENOUGH_WITH_MODEL = 0.85
+# Lags against a description are not searched in longer motions, because the description is slow.
+MOST_SAMPLES = 20_000
 
 
 @dataclass(frozen=True)
@@ -35,19 +64,18 @@ class TermWeight:
     Attributes:
         error: standard error of the value.
         unique: share of the term that no combination of the others explains.
-        effect: share of the torque that this unique share explains.
     """
 
     value: float
     error: float
     unique: float
-    effect: float
 
     @property
     def certain(self) -> bool:
         """Whether the log determines the weight."""
-        distinguishable = self.unique > DISTINGUISHABLE and self.effect > VISIBLE
-        return distinguishable and abs(self.value) > CERTAINTY * self.error
+        effect = abs(self.value) * np.sqrt(self.unique)
+        distinguishable = self.unique > DISTINGUISHABLE and effect > VISIBLE
+        return bool(distinguishable and abs(self.value) > CERTAINTY * self.error)
 
 
 @dataclass(frozen=True)
@@ -66,15 +94,35 @@ class JointTerms:
         wrong = self.dry.certain and self.dry.value < 0
         return cases.NEGATIVE_FRICTION if wrong else None
 
+    @property
+    def friction(self) -> Case:
+        """The friction that is visible."""
+        dry = self.dry.certain and self.dry.value > 0
+        viscous = self.viscous.certain and self.viscous.value > 0
+        if dry and viscous:
+            return cases.FRICTION
+        if dry:
+            return cases.DRY_FRICTION
+        if viscous:
+            return cases.VISCOUS_FRICTION
+        if max(self.dry.error, self.viscous.error) < ABSENT:
+            return cases.NO_FRICTION
+        # The free weights for any arm absorb part of the friction, so that it can remain uncertain.
+        return cases.UNCERTAIN_FRICTION
 
-def examine_torque(motion: Motion, joints: Joints, dead: frozenset[int]) -> list[Finding]:
+
+def examine_torque(log: CheckedLog) -> list[Finding]:
     """Report signs and friction of the joints that are not dead."""
-    alive = [joint for joint in range(joints.dof) if joint not in dead]
+    motion = log.motion
+    alive = log.alive
+    if motion is None or not alive:
+        return []
     features = torque_features(motion, alive)
-    if not alive or len(motion) < 2 * features.shape[1]:
+    if len(motion) < 2 * features.shape[1]:
         return []
     regression = Regression(features)
     fit = regression.fit(motion.logged["tau"][:, alive])
+    unique = regression.unique / len(motion)
     signs = []
     friction = []
     for index, joint in enumerate(alive):
@@ -85,13 +133,15 @@ def examine_torque(motion: Motion, joints: Joints, dead: frozenset[int]) -> list
         weights = []
         for group in (0, 2, 3):
             feature = 1 + group * len(alive) + index
-            unique = regression.unique[feature] / len(motion)
-            weights.append(_weight(fit, feature, index, unique, deviation))
+            value = float(fit.weights[feature, index] / deviation)
+            error = float(fit.errors[feature, index] / deviation)
+            weights.append(TermWeight(value, error, float(unique[feature])))
         terms = JointTerms(*weights)
         if terms.violation is not None:
             signs.append(Finding(terms.violation, "error", joint, "tau"))
         else:
-            friction.append(_friction(terms, joint))
+            measured = {"dry": terms.dry.value, "viscous": terms.viscous.value}
+            friction.append(Finding(terms.friction, "note", joint, "tau", measured))
     return signs + friction
 
 
@@ -121,149 +171,44 @@ def _products(values: np.ndarray) -> np.ndarray:
     return values[:, rows] * values[:, columns]
 
 
-def _weight(
-    fit: CrossValidatedFit, feature: int, target: int, unique: float, deviation: float
-) -> TermWeight:
-    value = float(fit.weights[feature, target] / deviation)
-    error = float(fit.errors[feature, target] / deviation)
-    return TermWeight(value, error, float(unique), float(abs(value) * np.sqrt(unique)))
+def match_description(log: CheckedLog) -> DescriptionMatch | None:
+    """Compare the log with the described robot: as it is, in degrees, and with joints reversed.
 
-
-def _friction(terms: JointTerms, joint: int) -> Finding:
-    """Report whether a joint's torque depends on the direction of motion."""
-    weights = {"dry": terms.dry, "viscous": terms.viscous}
-    visible = []
-    for name, weight in weights.items():
-        if weight.certain and weight.value > 0:
-            visible.append(f"{name} friction ({weight.value:.0%})")
-    # The free weights for any arm absorb part of the friction, so that it can remain uncertain.
-    case = cases.UNCERTAIN_FRICTION
-    if visible:
-        case = cases.FRICTION
-    elif max(weight.error for weight in weights.values()) < ABSENT:
-        case = cases.NO_FRICTION
-    measured = {"terms": tuple(visible)}
-    return Finding(case, "note", joint, "tau", measured)
-
-
-Rows = Float[np.ndarray, "samples dof"]
-TorqueRows = Callable[[Rows, Rows, Rows], Rows]
-
-# Samples that are compared, evenly over the log: enough for a few weights.
-SAMPLES = 400
-# Fewer samples say nothing.
-FEWEST_SAMPLES = 20
-# Lags are not searched in longer motions, because the description is slow.
-MOST_SAMPLES = 20_000
-# Masses of a description are wrong by less than this factor; beyond it, the unit differs.
-SCALE = 3.0
-# A torque shows signs and units if the description explains this share of it beside friction.
-INFORMATIVE = 0.3
-# Description and friction together should explain this share of a torque.
-EXPLAINS = 0.5
-# Share explained from which on a lag can be estimated.
-ENOUGH_WITH_MODEL = 0.85
-# Another unit or sign is believed if the residual of all joints falls below this share of it.
-BETTER = 0.6
-# Torques beyond any robot's [N m]: positions or times are in wrong units.
-LARGEST = 1e6
-
-
-@dataclass(frozen=True, eq=False)
-class Comparison:
-    """Logged torques compared with those of the description, per joint.
-
-    Attributes:
-        slope: logged torque over described torque.
-        explained: share of the variance that the description explains beside friction.
-        residual: share of the variance that description and friction leave unexplained.
+    None without a description, or without enough motion to compare.
     """
-
-    slope: Float[np.ndarray, " dof"]
-    explained: Float[np.ndarray, " dof"]
-    residual: Float[np.ndarray, " dof"]
-
-
-@dataclass(frozen=True, eq=False)
-class ModelCheck:
-    """Findings, and an explanation of the torque of each joint that has one."""
-
-    findings: tuple[Finding, ...]
-    explanations: dict[int, Explanation]
-
-
-def examine_model(
-    motion: Motion, joints: Joints, model: TorqueRows, dead: frozenset[int]
-) -> ModelCheck:
-    """Compare the log with the description: as it is, in degrees, and with joints reversed."""
+    motion = log.motion
+    model = log.model
+    if motion is None or model is None or not log.alive or len(motion) < FEWEST_SAMPLES:
+        return None
     chosen = evenly_spaced(len(motion), SAMPLES)
-    alive = [joint for joint in range(joints.dof) if joint not in dead]
-    if not alive or len(chosen) < FEWEST_SAMPLES:
-        return ModelCheck((), {})
 
-    def residual(comparison: Comparison) -> float:
-        return float(comparison.residual[alive].mean())
+    def compare(factor: np.ndarray) -> Comparison:
+        return _compare(motion, chosen, log.alive, model, factor)
 
-    findings = []
-    factor = np.ones(joints.dof)
-    best = _compare(motion, chosen, model, factor)
-    degrees = np.where(joints.turning, np.pi / 180, 1.0)
-    in_degrees = _compare(motion, chosen, model, degrees)
-    if residual(in_degrees) < BETTER * residual(best):
-        measured = {"as_degrees": residual(in_degrees), "as_radians": residual(best)}
-        findings.append(Finding(cases.URDF_DEGREES, "error", None, "q", measured))
-        factor = degrees
-        best = in_degrees
-    reversed_joints: list[int] = []
+    as_radians = compare(np.ones(log.joints.dof))
+    as_degrees = compare(np.where(log.joints.turning, np.pi / 180, 1.0))
+    best = as_radians
+    if as_degrees.unexplained < BETTER * as_radians.unexplained:
+        best = as_degrees
+    # One joint after the other: all combinations of reversed joints would be too many.
     while True:
         trials = {}
-        for joint in alive:
-            trials[joint] = _compare(motion, chosen, model, _reversed(factor, joint))
-        joint = min(trials, key=lambda number: residual(trials[number]))
-        if joint in reversed_joints or residual(trials[joint]) >= BETTER * residual(best):
-            break
-        factor = _reversed(factor, joint)
+        for joint in log.alive:
+            reversal = np.where(np.arange(log.joints.dof) == joint, -1.0, 1.0)
+            trials[joint] = compare(best.factor * reversal)
+        joint = min(trials, key=lambda number: trials[number].unexplained)
+        improved = trials[joint].unexplained < BETTER * best.unexplained
+        if best.factor[joint] < 0 or not improved:
+            return DescriptionMatch(as_radians, as_degrees, best)
         best = trials[joint]
-        reversed_joints.append(joint)
-    for joint in alive:
-        if joint in reversed_joints:
-            findings.append(Finding(cases.URDF_JOINT_SIGN, "error", joint, "q"))
-        findings += _torque_findings(best, joint)
-    explanations: dict[int, Explanation] = {}
-    if len(motion) <= MOST_SAMPLES:
-        described = _described(motion, slice(None), model, factor)
-        for joint in alive:
-            if best.residual[joint] < EXPLAINS:
-                features = np.column_stack([_friction_terms(motion, joint), described[:, joint]])
-                explanations[joint] = Explanation(features, ENOUGH_WITH_MODEL)
-    return ModelCheck(tuple(findings), explanations)
-
-
-def _reversed(factor: np.ndarray, joint: int) -> np.ndarray:
-    return np.where(np.arange(len(factor)) == joint, -factor, factor)
-
-
-def _described(
-    motion: Motion, chosen: np.ndarray | slice, model: TorqueRows, factor: np.ndarray
-) -> Rows:
-    """Return the described torques of a motion whose joints are scaled by a factor."""
-    torques = model(
-        motion.q[chosen] * factor,
-        motion.velocity[chosen] * factor,
-        motion.acceleration[chosen] * factor,
-    )
-    torques = np.asarray(torques, dtype=float)
-    return np.where(np.abs(torques) < LARGEST, torques, 0.0)
-
-
-def _friction_terms(motion: Motion, joint: int) -> Float[np.ndarray, "samples 3"]:
-    """Return what is not in the description: an offset, viscous and dry friction."""
-    v = motion.velocity[:, joint] / max(float(motion.velocity[:, joint].std()), 1e-12)
-    return np.stack([np.ones(len(v)), v, np.tanh(v / SLOW_SPEED)], axis=1)
 
 
 def _compare(
-    motion: Motion, chosen: Int[np.ndarray, " chosen"], model: TorqueRows, factor: np.ndarray
+    motion: Motion,
+    chosen: Int[np.ndarray, " chosen"],
+    alive: list[int],
+    model: TorqueRows,
+    factor: Float[np.ndarray, " dof"],
 ) -> Comparison:
     """Regress each joint's torque on the description, friction and an offset."""
     tau = motion.logged["tau"][chosen]
@@ -282,7 +227,45 @@ def _compare(
         slope[joint] = float(logged @ expected / (expected @ expected))
         explained[joint] = float((logged @ expected) ** 2 / (expected @ expected)) / variance
         residual[joint] = float(logged @ logged) / variance - explained[joint]
-    return Comparison(slope, explained, residual)
+    return Comparison(factor, slope, explained, residual, float(residual[alive].mean()))
+
+
+def _described(
+    motion: Motion, chosen: np.ndarray | slice, model: TorqueRows, factor: np.ndarray
+) -> SampleRows:
+    """Return the described torques of a motion whose joints are scaled by a factor."""
+    torques = model(
+        motion.q[chosen] * factor,
+        motion.velocity[chosen] * factor,
+        motion.acceleration[chosen] * factor,
+    )
+    torques = np.asarray(torques, dtype=float)
+    return np.where(np.abs(torques) < LARGEST, torques, 0.0)
+
+
+def _friction_terms(motion: Motion, joint: int) -> Float[np.ndarray, "samples 3"]:
+    """Return what is not in the description: an offset, viscous and dry friction."""
+    v = motion.velocity[:, joint] / max(float(motion.velocity[:, joint].std()), 1e-12)
+    return np.stack([np.ones(len(v)), v, np.tanh(v / SLOW_SPEED)], axis=1)
+
+
+def examine_description(log: CheckedLog) -> list[Finding]:
+    """Report units and signs with which the described robot agrees better, and disagreement."""
+    if log.match is None:
+        return []
+    findings = []
+    best = log.match.best
+    if (np.abs(best.factor) != 1).any():
+        measured = {
+            "as_degrees": log.match.as_degrees.unexplained,
+            "as_radians": log.match.as_radians.unexplained,
+        }
+        findings.append(Finding(cases.URDF_DEGREES, "error", None, "q", measured))
+    for joint in log.alive:
+        if best.factor[joint] < 0:
+            findings.append(Finding(cases.URDF_JOINT_SIGN, "error", joint, "q"))
+        findings += _torque_findings(best, joint)
+    return findings
 
 
 def _torque_findings(best: Comparison, joint: int) -> list[Finding]:
@@ -301,3 +284,79 @@ def _torque_findings(best: Comparison, joint: int) -> list[Finding]:
         measured = {"explained": 1 - residual}
         findings.append(Finding(cases.URDF_MISMATCH, "warning", joint, "tau", measured))
     return findings
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """Features of a joint's torque, and the share they must explain for a lag to be believed."""
+
+    features: Float[np.ndarray, "samples features"]
+    enough: float
+
+
+def examine_lags(log: CheckedLog) -> list[Finding]:
+    """Report lags of the torques behind the motion.
+
+    Drives and sensors of a robot share a bus, so a lag of most joints is one of all joints. Lags
+    that differ between joints do not come from a clock: joints that stick and elastic drives
+    separate torque and motion, too.
+    """
+    if log.motion is None or not log.alive:
+        return []
+    lags: dict[int, Lag] = {}
+    for joint, explanation in _explanations(log, log.motion).items():
+        lag = _certain_lag(log.motion, joint, explanation)
+        if lag is not None:
+            lags[joint] = lag
+    if not lags:
+        return []
+    seconds = np.array([lag.seconds for lag in lags.values()])
+    usual = float(np.median(seconds))
+    if np.abs(seconds - usual).max() > ALIKE * abs(usual):
+        measured = {"milliseconds": {joint: 1e3 * lag.seconds for joint, lag in lags.items()}}
+        return [Finding(cases.SCATTERED_LAGS, "note", None, "tau", measured)]
+    if 1 < len(log.alive) < 2 * len(lags):
+        return [_torque_lag(log.motion, None, usual, lags)]
+    findings = []
+    for joint, lag in lags.items():
+        findings.append(_torque_lag(log.motion, joint, lag.seconds, {joint: lag}))
+    return findings
+
+
+def _explanations(log: CheckedLog, motion: Motion) -> dict[int, Explanation]:
+    """Return how to explain each joint's torque: by its description, else as that of any arm."""
+    any_arm = Explanation(torque_features(motion, log.alive), ENOUGH)
+    explanations = dict.fromkeys(log.alive, any_arm)
+    if log.match is None or log.model is None or len(motion) > MOST_SAMPLES:
+        return explanations
+    best = log.match.best
+    described = _described(motion, slice(None), log.model, best.factor)
+    for joint in log.alive:
+        if best.residual[joint] < EXPLAINS:
+            features = np.column_stack([_friction_terms(motion, joint), described[:, joint]])
+            explanations[joint] = Explanation(features, ENOUGH_WITH_MODEL)
+    return explanations
+
+
+def _certain_lag(motion: Motion, joint: int, explanation: Explanation) -> Lag | None:
+    """Return the lag of a joint's torque if it is harmful and certain."""
+    tau = motion.logged["tau"][:, joint]
+    lag = find_lag(motion, tau, explanation.features)
+    if lag is None or lag.residual > 1 - explanation.enough:
+        return None
+    if not lag.certain(gain=LAG_GAIN, errors=LAG_CERTAINTY):
+        return None
+    return lag if lag_error(motion, tau, lag.seconds) > LAG_HARM else None
+
+
+def _torque_lag(
+    motion: Motion, joint: int | None, seconds: float, lags: Mapping[int, Lag]
+) -> Finding:
+    errors = [lag_error(motion, motion.logged["tau"][:, number], seconds) for number in lags]
+    case = cases.TORQUE_LAG if seconds > 0 else cases.TORQUE_LEAD
+    measured = {
+        "milliseconds": 1e3 * abs(seconds),
+        "error": max(errors),
+        "gain": max(lag.gain for lag in lags.values()),
+    }
+    return Finding(case, "warning", joint, "tau", measured)

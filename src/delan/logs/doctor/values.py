@@ -1,16 +1,17 @@
 """Check of time stamps and single values: gaps, jitter, clock resets, non-finite values, spikes."""
 
-from dataclasses import dataclass
-
 import numpy as np
 from jaxtyping import Bool
 
 from ...joints import Recording
 from ..segments import LogSegment, TimeFaults, longest_bridged, spans
 from . import cases
+from .checked_log import CheckedLog
 from .finding import Finding
 from .levels import quantum
-from .motion import Column, Columns, measured_columns, row_steps
+from .motion import Column, Columns, measured_columns, relative_positions, row_steps
+
+Mask = Bool[np.ndarray, " time"]
 
 # Standard deviation of the steps, in usual steps, from which jitter is reported.
 JITTER_SEEN = 0.02
@@ -18,27 +19,43 @@ JITTER_SEEN = 0.02
 JITTER_HARM = 0.1
 # A second difference takes three rows.
 FEWEST_ROWS = 3
-UNITS = {1e3: "milliseconds", 1e6: "microseconds", 1e9: "nanoseconds"}
+TIME_UNITS = {1e3: "milliseconds", 1e6: "microseconds", 1e9: "nanoseconds"}
+
+# No robot reaches this value in any unit: loggers use such fill values for missing numbers.
+FILL_VALUE = 1e12
+# A full turn [rad, deg], and how it is written.
+TURNS = {2 * np.pi: "2π", 360.0: "360"}
+# A wrapped step differs from a turn by the motion in that step, at most this share of the turn.
+TURN_TOLERANCE = 0.06
+# A jump is a wrap only if it is this many times larger than 95 % of the channel's steps.
+WRAP_STANDS_OUT = 6.0
+
+# A spike is at most this many rows wide; a longer deviation is not an isolated accident.
+WIDEST_SPIKE = 3
+# A spike exceeds the prediction of its neighbours by this many times the upper quartile of the
+# errors nearby. For Gaussian noise that quartile is 1.15 standard deviations, and 10 times that
+# does not occur by chance.
+SPIKE_OVER_NOISE = 10.0
+# A spike exceeds this share of the channel's range; smaller ones do no harm.
+SPIKE_OVER_RANGE = 0.05
+# A spike exceeds this many steps of a quantised channel.
+SPIKE_OVER_STEPS = 4.0
+# A spike exceeds the change in the rows beside it by this factor: the tip of a sharp turn does not.
+SPIKE_OVER_SLOPE = 3.0
+# More spikes than this share of the rows are noise of the channel.
+SPIKE_SHARE = 0.01
+# Spikes with less than this share of the channel's variance hardly change a fit. Those of positions
+# always do, because positions are differentiated.
+SPIKE_ENERGY = 1e-3
+# Rows on either side from which the usual error nearby is estimated.
+NEIGHBOURS = 30
+
+# A row is in motion if the robot moves faster there than this share of its usual speed.
+SLOW_MOTION = 0.1
 
 
-@dataclass(frozen=True, eq=False)
-class Timing:
-    """Findings about the time stamps, and what the other checks need to know about them.
-
-    Attributes:
-        segments: rows without a break in time.
-        scale: time units per second.
-    """
-
-    findings: tuple[Finding, ...]
-    segments: tuple[LogSegment, ...]
-    scale: float
-
-
-def examine_time(recording: Recording) -> Timing:
-    """Check the time stamps, trajectory by trajectory."""
-    faults = TimeFaults(recording.t, recording.trajectory)
-    step = faults.step / faults.scale
+def examine_time(recording: Recording, faults: TimeFaults) -> list[Finding]:
+    """Report faults of the time stamps and of the trajectories' labels."""
     findings = _order(recording, faults)
     if faults.gap.any():
         findings.append(_gaps(recording, faults))
@@ -46,18 +63,17 @@ def examine_time(recording: Recording) -> Timing:
         findings.append(_mixed_rates(faults))
     elif faults.jitter > JITTER_SEEN:
         severity = "warning" if faults.jitter > JITTER_HARM else "note"
-        measured = {"jitter": faults.jitter, "step": step}
+        measured = {"jitter": faults.jitter, "step": faults.step / faults.scale}
         findings.append(Finding(cases.JITTER, severity, None, "t", measured))
     if faults.scale != 1.0:
         measured = {
             "step": faults.step,
-            "unit": UNITS[faults.scale],
+            "unit": TIME_UNITS[faults.scale],
             "scale": faults.scale,
             "inverse": 1 / faults.scale,
         }
         findings.append(Finding(cases.TIME_UNIT, "error", None, "t", measured))
-    findings += _labels(recording, faults)
-    return Timing(tuple(findings), faults.segments, faults.scale)
+    return findings + _labels(recording, faults)
 
 
 def _order(recording: Recording, faults: TimeFaults) -> list[Finding]:
@@ -70,10 +86,11 @@ def _order(recording: Recording, faults: TimeFaults) -> list[Finding]:
     ):
         if mask.any():
             row = int(np.argmax(mask))
-            measured: dict[str, float] = {"count": int(np.count_nonzero(mask))}
-            if case is cases.CLOCK_RESET:
-                measured["before"] = float(recording.t[row - 1])
-                measured["after"] = float(recording.t[row])
+            measured = {
+                "count": int(np.count_nonzero(mask)),
+                "before": float(recording.t[max(row - 1, 0)]),
+                "after": float(recording.t[row]),
+            }
             findings.append(Finding(case, "error", None, "t", measured, rows=spans(mask)))
     return findings
 
@@ -142,86 +159,53 @@ def interleaved(label: int, row: int, end: int) -> Finding:
     )
 
 
-Mask = Bool[np.ndarray, " time"]
-
-# No robot reaches this value in any unit: loggers use such fill values for missing numbers.
-FILL_VALUE = 1e12
-# A full turn [rad, deg], and how it is written.
-TURNS = {2 * np.pi: "2π", 360.0: "360"}
-# A wrapped step differs from a turn by the motion in that step, at most this share of the turn.
-TURN_TOLERANCE = 0.06
-# A jump is a wrap only if it is this many times larger than 95 % of the channel's steps.
-WRAP_STANDS_OUT = 6.0
-# A spike is at most this many rows wide; a longer deviation is not an isolated accident.
-WIDEST_SPIKE = 3
-# A spike exceeds the prediction of its neighbours by this many times the upper quartile of the
-# errors nearby. For Gaussian noise that quartile is 1.15 standard deviations, and 10 times that
-# does not occur by chance.
-SPIKE_OVER_NOISE = 10.0
-# A spike exceeds this share of the channel's range; smaller ones do no harm.
-SPIKE_OVER_RANGE = 0.05
-# A spike exceeds this many steps of a quantised channel.
-SPIKE_OVER_STEPS = 4.0
-# A spike exceeds the change in the rows beside it by this factor: the tip of a sharp turn does not.
-SPIKE_OVER_SLOPE = 3.0
-# More spikes than this share of the rows are noise of the channel.
-SPIKE_SHARE = 0.01
-# Spikes with less than this share of the channel's variance hardly change a fit. Those of positions
-# always do, because positions are differentiated.
-SPIKE_ENERGY = 1e-3
-# Rows on either side from which the usual error nearby is estimated.
-NEIGHBOURS = 30
-# A row is in motion if the robot moves faster there than this share of its usual speed.
-SLOW_MOTION = 0.1
-
-
-def examine_values(
-    recording: Recording, segments: tuple[LogSegment, ...]
-) -> tuple[list[Finding], Columns]:
-    """Return findings about single values, and the columns repaired.
+def repair(recording: Recording, segments: tuple[LogSegment, ...]) -> tuple[list[Finding], Columns]:
+    """Return findings about single values, and the columns without these faults.
 
     Missing values are interpolated, angles unwrapped, and spikes replaced by predictions.
     """
     findings: list[Finding] = []
-    repaired: Columns = {}
+    columns: Columns = {}
     for name, logged in measured_columns(recording).items():
-        table = logged.copy()
-        repaired[name] = table
+        columns[name] = logged.copy()
         for joint in range(recording.joints.dof):
-            table[:, joint], missing = _filled(table[:, joint])
+            channel = (joint, name)
+            values = columns[name][:, joint]
+            missing = _fill(values)
             if missing.any():
-                findings.append(_non_finite(logged[:, joint], name, joint, missing))
+                findings.append(_non_finite(channel, logged[:, joint], missing))
             if missing.all():
                 continue
-            if name == "q" and recording.joints.kinds[joint] != "prismatic":
-                table[:, joint], jumps, turn = _unwrapped(table[:, joint], segments)
+            if name == "q" and recording.joints.turning[joint]:
+                jumps, turn = _unwrap(values, segments)
                 if jumps.any():
-                    measured = {"turn": TURNS[turn], "count": int(np.count_nonzero(jumps))}
+                    measured = {"turn": turn, "count": int(np.count_nonzero(jumps))}
                     row = int(np.argmax(jumps))
-                    rows = spans(jumps)
                     findings.append(
-                        Finding(cases.WRAPPED, "error", joint, "q", measured, rows=rows, row=row)
+                        Finding(
+                            cases.WRAPPED, "error", *channel, measured, rows=spans(jumps), row=row
+                        )
                     )
-            spikes, predicted = _spikes(table[:, joint], segments, missing)
+            spikes, predicted = _spikes(values, segments, missing)
             if spikes.any():
-                error = np.where(spikes, np.abs(table[:, joint] - predicted), 0.0)
-                findings.append(_outliers(logged[:, joint], name, joint, spikes, error))
-                table[spikes, joint] = predicted[spikes]
-    return findings, repaired
+                error = np.where(spikes, np.abs(values - predicted), 0.0)
+                findings.append(_outliers(channel, logged[:, joint], spikes, error))
+                values[spikes] = predicted[spikes]
+    return findings, columns
 
 
-def _filled(values: Column) -> tuple[Column, Mask]:
-    """Return the column with missing values interpolated (zeros if all are), and their rows."""
-    with np.errstate(invalid="ignore"):
-        missing = ~(np.abs(values) < FILL_VALUE)
-    if missing.all():
-        return np.zeros_like(values), missing
+def _fill(values: Column) -> Mask:
+    """Interpolate missing values in place (with zeros if all are), and return their rows."""
+    missing = ~(np.abs(values) < FILL_VALUE)
     rows = np.arange(len(values))
-    interpolated = np.interp(rows, rows[~missing], values[~missing])
-    return np.where(missing, interpolated, values), missing
+    if missing.all():
+        values[:] = 0.0
+    else:
+        values[missing] = np.interp(rows[missing], rows[~missing], values[~missing])
+    return missing
 
 
-def _non_finite(logged: Column, name: str, joint: int, missing: Mask) -> Finding:
+def _non_finite(channel: tuple[int, str], logged: Column, missing: Mask) -> Finding:
     row = int(np.argmax(missing))
     measured = {
         "count": int(np.count_nonzero(missing)),
@@ -229,26 +213,35 @@ def _non_finite(logged: Column, name: str, joint: int, missing: Mask) -> Finding
         "value": float(logged[row]),
     }
     case = cases.ALL_NON_FINITE if missing.all() else cases.NON_FINITE
-    return Finding(case, "error", joint, name, measured, rows=spans(missing), row=row)
+    return Finding(case, "error", *channel, measured, rows=spans(missing), row=row)
 
 
-def _unwrapped(q: Column, segments: tuple[LogSegment, ...]) -> tuple[Column, Mask, float]:
-    """Return angles without jumps of whole turns, the rows of the jumps, and the size of a turn."""
+def _unwrap(q: Column, segments: tuple[LogSegment, ...]) -> tuple[Mask, str]:
+    """Remove jumps of whole turns in place; return their rows, and how a turn is written."""
     steps = row_steps(q, segments)
     usual = np.quantile(np.abs(steps), 0.95)
-    for turn in TURNS:
+    for turn, name in TURNS.items():
         jumps = np.abs(np.abs(steps) - turn) < TURN_TOLERANCE * turn
         if jumps.any() and turn > WRAP_STANDS_OUT * usual:
             turns = np.where(jumps, np.sign(steps), 0.0)
-            unwrapped = q.copy()
             middle = float(np.median(q))
             for segment in segments:
                 angle = q[segment.rows] - turn * np.cumsum(turns[segment.rows])
                 # Every segment is moved by whole turns to where most of the log lies.
                 whole_turns = np.round((np.mean(angle) - middle) / turn)
-                unwrapped[segment.rows] = angle - turn * whole_turns
-            return unwrapped, jumps, turn
-    return q, np.zeros(len(q), dtype=bool), 0.0
+                q[segment.rows] = angle - turn * whole_turns
+            return jumps, name
+    return np.zeros(len(q), dtype=bool), ""
+
+
+def _outliers(channel: tuple[int, str], logged: Column, spikes: Mask, error: Column) -> Finding:
+    row = int(np.argmax(error))
+    limit = SPIKE_ENERGY * len(logged) * np.var(logged[np.isfinite(logged)])
+    harmless = channel[1] != "q" and np.sum(error**2) < limit
+    severity = "note" if harmless else "warning"
+    rows = spans(spikes)
+    measured = {"count": len(rows), "size": float(error[row])}
+    return Finding(cases.OUTLIER, severity, *channel, measured, rows=rows, row=row)
 
 
 def _spikes(values: Column, segments: tuple[LogSegment, ...], missing: Mask) -> tuple[Mask, Column]:
@@ -314,7 +307,9 @@ def _usual_error(error: np.ndarray, start: int, width: int) -> float:
     before = size[: max(0, start - reach) - first]
     after = size[start + reach + 1 - first :]
     near = np.concatenate([before, after])
-    return SPIKE_OVER_NOISE * _upper_quartile(near) if len(near) else np.inf
+    if not len(near):
+        return np.inf
+    return SPIKE_OVER_NOISE * _upper_quartile(near)
 
 
 def _upper_quartile(values: np.ndarray) -> float:
@@ -335,28 +330,21 @@ def _upper_quartile(values: np.ndarray) -> float:
     return below + (above - below) * share
 
 
-def _outliers(logged: Column, name: str, joint: int, spikes: Mask, error: Column) -> Finding:
-    places = spans(spikes)
-    row = int(np.argmax(error))
-    variance = np.nanvar(logged[np.isfinite(logged)])
-    harmless = name != "q" and np.sum(error**2) < SPIKE_ENERGY * len(logged) * variance
-    severity = "note" if harmless else "warning"
-    measured = {"count": len(places), "size": float(error[row])}
-    return Finding(cases.OUTLIER, severity, joint, name, measured, rows=places, row=row)
-
-
-def repeated_rows(columns: Columns, segments: tuple[LogSegment, ...]) -> list[Finding]:
+def examine_repeats(log: CheckedLog) -> list[Finding]:
     """Report rows that repeat all values of the row before while the robot moves.
 
     A robot at rest repeats values for long; a logger faster than its sensor repeats a few rows.
     """
-    tables = [columns[name] for name in ("q", "qd", "tau") if name in columns]
-    table = np.concatenate(tables, axis=1)
-    same = np.zeros(len(table), dtype=bool)
-    same[1:] = (table[1:] == table[:-1]).all(axis=1)
-    q = columns["q"] / np.maximum(np.ptp(columns["q"], axis=0), 1e-300)
-    pace = np.zeros(len(table))
-    for segment in segments:
+    count = len(log.t)
+    same = np.zeros(count, dtype=bool)
+    same[1:] = True
+    for name in ("q", "qd", "tau"):
+        if name in log.columns:
+            table = log.columns[name]
+            same[1:] &= (table[1:] == table[:-1]).all(axis=1)
+    q = relative_positions(log.columns["q"])
+    pace = np.zeros(count)
+    for segment in log.segments:
         if len(segment) > 4:
             inside = q[segment.rows]
             middle = slice(segment.start + 2, segment.end - 2)
@@ -367,9 +355,9 @@ def repeated_rows(columns: Columns, segments: tuple[LogSegment, ...]) -> list[Fi
     rows = same & moving
     if not rows.any():
         return []
-    count = int(np.count_nonzero(rows))
-    measured = {"count": count, "share": count / int(np.count_nonzero(moving))}
+    repeated = int(np.count_nonzero(rows))
+    measured = {"count": repeated, "share": repeated / int(np.count_nonzero(moving))}
     case = cases.REPEATED_ROWS
-    if "qdd" in columns:
+    if "qdd" in log.columns:
         case = cases.REPEATED_ROWS_WITH_ACCELERATIONS
     return [Finding(case, "warning", measured=measured, rows=spans(rows))]

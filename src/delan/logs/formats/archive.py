@@ -3,7 +3,8 @@
 import contextlib
 import math
 import zipfile
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,36 +12,40 @@ import numpy as np
 
 from ...errors import DataError, DelanError
 from ...joints import JointKind, Joints
-from .sheet import Field, Pieces, Sheet, foreign, require_believable, sheets_of
+from ..options import LogOptions
+from . import NPZ_FORM, Field, Pieces, Sheet, group_sheets, library_errors, require_believable
 
-MAGIC = b"PK"
-NPZ_FORM = (
-    "npz arrays: t (time,), q and tau (time, dof); "
-    "optional qd, qdd, inertial, coriolis, gravity, trajectory"
-)
 _WHAT = "readable npz file"
 # Bytes decompressed at once where a column is skipped.
 _SKIPPED_AT_ONCE = 1 << 18
 _NAMING = ("joint_names", "joint_kinds")
 
 
-def read_archive(path: Path, mapped: Collection[str] = ()) -> list[Sheet]:
+def read_sheets(path: Path, options: LogOptions, gaps: bool) -> list[Sheet]:
     """Return the sheets in an npz file: one, or one per group of arrays named `group/array`."""
     source = str(path)
-    with foreign(source, _WHAT), zipfile.ZipFile(path) as archive:
-        fields = {name: _field(path, archive, name) for name in _members(archive)}
-        naming = {name: _text(archive, name) for name in _NAMING if name in fields}
-
-    def pieces(wanted: Sequence[str], rows: int) -> Pieces:
-        return _pieces(path, wanted, rows)
-
-    fields = {name: known for name, known in fields.items() if name not in _NAMING}
-    joints = _joints(source, naming, fields) if naming else None
-    return sheets_of(source, NPZ_FORM, fields, pieces, mapped=mapped, joints=joints)
-
-
-def _members(archive: zipfile.ZipFile) -> list[str]:
-    return [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
+    fields: dict[str, Field] = {}
+    naming: dict[str, tuple[str, ...]] = {}
+    with library_errors(source, _WHAT), zipfile.ZipFile(path) as archive:
+        for member in archive.namelist():
+            name = member.removesuffix(".npy")
+            if name == member:
+                continue
+            shape = _shape(path, archive, name)
+            if name in _NAMING:
+                naming[name] = _texts(archive, name)
+            elif shape:  # a single number has no rows
+                fields[name] = Field(shape=shape)
+    whole = Sheet(
+        source=source,
+        kind="arrays",
+        form=NPZ_FORM,
+        fields=fields,
+        pieces=partial(_pieces, path),
+        joints=_joints(source, naming, fields),
+        loose=False,
+    )
+    return group_sheets(whole, options)
 
 
 def _header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype]:
@@ -50,36 +55,38 @@ def _header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype]:
     return np.lib.format.read_array_header_2_0(file)
 
 
-def _field(path: Path, archive: zipfile.ZipFile, name: str) -> Field:
+def _shape(path: Path, archive: zipfile.ZipFile, name: str) -> tuple[int, ...]:
     with archive.open(f"{name}.npy") as file:
         shape, _, dtype = _header(file)
     if not dtype.hasobject:
-        require_believable(str(path), name, shape, dtype.itemsize, path.stat().st_size)
-    return Field(shape=shape)
+        claimed = dtype.itemsize * math.prod(shape)
+        require_believable(str(path), name, claimed, path.stat().st_size)
+    return shape
 
 
-def _text(archive: zipfile.ZipFile, name: str) -> tuple[str, ...]:
+def _texts(archive: zipfile.ZipFile, name: str) -> tuple[str, ...]:
     with archive.open(f"{name}.npy") as file:
         values = np.lib.format.read_array(file, allow_pickle=False)
-    return tuple(str(value) for value in values.ravel())
+    return tuple(map(str, values.ravel()))
 
 
 def _joints(
-    source: str, naming: dict[str, tuple[str, ...]], fields: dict[str, Field]
+    source: str, naming: Mapping[str, tuple[str, ...]], fields: Mapping[str, Field]
 ) -> Joints | None:
-    shape = fields["q"].shape if "q" in fields else ()
-    if len(shape) != 2 or shape[1] == 0:
+    """Return the joints that the archive names, None if it names none or has no positions."""
+    shape = fields.get("q", Field()).shape
+    if not naming or len(shape) != 2 or shape[1] == 0:
         return None
     default = Joints.revolute(shape[1])
     names = naming.get("joint_names", default.names)
     kinds = cast(tuple[JointKind, ...], naming.get("joint_kinds", default.kinds))
-    if len(names) != shape[1] or len(kinds) != shape[1]:
-        problem = (
-            f"expected one joint name and one kind for each of {shape[1]} joints, "
-            f"got {len(names)} and {len(kinds)}"
-        )
-        wrong = "joint_names" if len(names) != shape[1] else "joint_kinds"
-        raise DataError(source, problem, column=wrong)
+    for column, given in (("joint_names", names), ("joint_kinds", kinds)):
+        if len(given) != shape[1]:
+            problem = (
+                f"expected one joint name and one kind for each of {shape[1]} joints, "
+                f"got {len(names)} and {len(kinds)}"
+            )
+            raise DataError(source, problem, column=column)
     try:
         return Joints(names, kinds)
     except DelanError as error:
@@ -87,25 +94,14 @@ def _joints(
 
 
 def _pieces(path: Path, wanted: Sequence[str], rows: int) -> Pieces:
-    source = str(path)
-    with foreign(source, _WHAT), contextlib.ExitStack() as stack:
+    with library_errors(str(path), _WHAT), contextlib.ExitStack() as stack:
         archive = stack.enter_context(zipfile.ZipFile(path))
-        members = {name: _Member(name, _opener(stack, archive, name)) for name in wanted}
+        members = {name: _Member(stack, archive, name) for name in wanted}
         while True:
             piece = {name: member.take(rows) for name, member in members.items()}
-            if not any(len(values) for values in piece.values()):
+            if not any(map(len, piece.values())):
                 return
             yield piece
-
-
-def _opener(stack: contextlib.ExitStack, archive: zipfile.ZipFile, name: str) -> Callable[[], Any]:
-    return lambda: stack.enter_context(archive.open(f"{name}.npy"))
-
-
-def _skip(file: Any, count: int) -> None:
-    """Skip `count` bytes in little memory; a seek would read them, too, and many at once."""
-    while count > 0 and (content := file.read(min(count, _SKIPPED_AT_ONCE))):
-        count -= len(content)
 
 
 class _Member:
@@ -114,9 +110,9 @@ class _Member:
     The columns of an array in Fortran order are read through one open file each.
     """
 
-    def __init__(self, name: str, opened: Callable[[], Any]):
+    def __init__(self, stack: contextlib.ExitStack, archive: zipfile.ZipFile, name: str):
         self._name = name
-        self._files = [opened()]
+        self._files: list[Any] = [stack.enter_context(archive.open(f"{name}.npy"))]
         self._shape, by_columns, self._dtype = _header(self._files[0])
         if self._dtype.hasobject:
             raise ValueError(f"array {name} holds objects, which are not read: allow_pickle is off")
@@ -126,10 +122,12 @@ class _Member:
             start = self._files[0].tell()
             length = self._shape[0] * self._dtype.itemsize
             for column in range(1, self._shape[1]):
-                self._files.append(opened())
-                _skip(self._files[-1], start + column * length)
+                file = stack.enter_context(archive.open(f"{name}.npy"))
+                _skip(file, start + column * length)
+                self._files.append(file)
 
     def take(self, rows: int) -> np.ndarray:
+        """Return the next rows, fewer at the end of the array."""
         count = max(0, min(rows, self._shape[0] - self._at))
         self._at += count
         if self._by_columns:
@@ -142,3 +140,9 @@ class _Member:
         if len(content) < wanted:
             raise EOFError(f"array {self._name} ends {wanted - len(content)} bytes early")
         return np.frombuffer(content, self._dtype).reshape(shape)
+
+
+def _skip(file: Any, count: int) -> None:
+    """Skip `count` bytes in little memory; a seek would read them, too, and many at once."""
+    while count > 0 and (content := file.read(min(count, _SKIPPED_AT_ONCE))):
+        count -= len(content)

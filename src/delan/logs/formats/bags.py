@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,36 +13,17 @@ import numpy as np
 from ...errors import DataError, DelanError
 from ...joints import Joints
 from ..column_names import measures
-from .sheet import Field, Pieces, Sheet, foreign, package
+from ..options import LogOptions
+from . import Field, Pieces, Sheet, library, library_errors, row_pieces
 
 BAG_FORM = "a ROS 2 bag with a topic of sensor_msgs/msg/JointState that has position and effort"
 _WHAT = "readable ROS 2 bag"
-_PLUGINS = {b"\x89MCAP0\r\n": ".mcap", b"SQLite format 3\0": ".db3"}
 _STATE = "sensor_msgs/msg/JointState"
-_ARRAYS = ("std_msgs/msg/Float64MultiArray", "std_msgs/msg/Float32MultiArray")
+_READABLE = (_STATE, "std_msgs/msg/Float64MultiArray", "std_msgs/msg/Float32MultiArray")
 # Fields of a joint state.
 _PARTS = {"q": "position", "qd": "velocity", "tau": "effort"}
 # States of a topic that are examined to find its joints.
 _FIRST_STATES = 50
-
-
-def is_bag(head: bytes) -> bool:
-    """Return whether a file with these first bytes is the storage of a bag."""
-    return head.startswith(tuple(_PLUGINS))
-
-
-def is_bag_folder(path: Path) -> bool:
-    """Return whether a folder is a bag, not a folder of logs."""
-    return (path / "metadata.yaml").is_file()
-
-
-@dataclass(frozen=True)
-class _ExtraTopic:
-    """A topic besides the joint states that holds torques or currents of the same joints."""
-
-    topic: str
-    field: str
-    is_state: bool
 
 
 @dataclass(frozen=True)
@@ -54,7 +36,7 @@ class _Plan:
         dof: number of joints.
         parts: column of the sheet for each field of a state that is present.
         stamped: whether the states have time stamps of their own.
-        extra: other topics.
+        extra: other topics, with torques or currents of the same joints, by column of the sheet.
     """
 
     topic: str
@@ -62,7 +44,32 @@ class _Plan:
     dof: int
     parts: Mapping[str, str]
     stamped: bool
-    extra: tuple[_ExtraTopic, ...]
+    extra: Mapping[str, str]
+
+
+def read_sheets(path: Path, options: LogOptions, gaps: bool) -> list[Sheet]:
+    """Return the sheet in a bag; `options.map` may name the topics of q, tau and current."""
+    source = str(path)
+    with _opened(path) as bag:
+        plan = _plan(source, bag, options)
+    fields = {"t": Field(unit=1e-9)}
+    for name in (*plan.parts.values(), *plan.extra):
+        fields[name] = Field(shape=(-1, plan.dof))
+    joints = None
+    try:
+        if plan.names:
+            joints = Joints(plan.names, ("revolute",) * plan.dof)
+    except DelanError as error:
+        raise DataError(source, str(error)) from None
+    sheet = Sheet(
+        source=source,
+        kind="arrays",
+        form=BAG_FORM,
+        fields=fields,
+        pieces=partial(_pieces, path, plan),
+        joints=joints,
+    )
+    return [sheet]
 
 
 class _Bag:
@@ -71,7 +78,9 @@ class _Bag:
     def __init__(self, reader: Any, typestore: Any):
         self._reader = reader
         self._typestore = typestore
-        self.kinds = {connection.topic: connection.msgtype for connection in reader.connections}
+        self.kinds: dict[str, str] = {}
+        for connection in reader.connections:
+            self.kinds[connection.topic] = connection.msgtype
 
     def messages(self, topics: Sequence[str]) -> Iterator[tuple[str, int, Any]]:
         """Yield topic, time of arrival [ns] and message, in the order of arrival."""
@@ -83,22 +92,31 @@ class _Bag:
             yield connection.topic, arrived, message
 
     def widest(self, topic: str) -> Any:
-        """Return the state with the most joints among the first ones of a topic.
+        """Return the state with the most joints among the first of a topic, None without states.
 
         A gripper may publish in the topic of the arm.
         """
-        states = (message for _, _, message in self.messages([topic]))
-        return max(
-            islice(states, _FIRST_STATES), key=lambda state: len(state.position), default=None
-        )
+        widest = None
+        for _, _, state in islice(self.messages([topic]), _FIRST_STATES):
+            if widest is None or len(state.position) > len(widest.position):
+                widest = state
+        return widest
+
+    def has_positions(self, topic: str) -> bool:
+        widest = self.widest(topic)
+        return widest is not None and len(widest.position) > 0
+
+    def described(self) -> str:
+        """Return the topics and their types, for messages."""
+        return ", ".join(f"{topic} ({kind})" for topic, kind in self.kinds.items()) or "nothing"
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[_Bag]:
     source = str(path)
-    bags = package("rosbags.rosbag2", source, "a ROS 2 bag")
-    types = package("rosbags.typesys", source, "a ROS 2 bag")
-    with foreign(source, _WHAT):
+    bags = library("rosbags.rosbag2", source, "a ROS 2 bag")
+    types = library("rosbags.typesys", source, "a ROS 2 bag")
+    with library_errors(source, _WHAT):
         reader = bags.Reader.STORAGE_PLUGINS[_plugin(path)](path)
         reader.open()
         try:
@@ -108,46 +126,22 @@ def _opened(path: Path) -> Iterator[_Bag]:
 
 
 def _plugin(path: Path) -> str:
+    """Return the name that rosbags gives to the storage of a bag."""
     if path.is_dir():
         return "dir"
     with path.open("rb") as file:
-        head = file.read(16)
-    return next(name for magic, name in _PLUGINS.items() if head.startswith(magic))
+        if file.read(5) == b"\x89MCAP":
+            return ".mcap"
+    return ".db3"
 
 
-def read_bag(
-    path: Path, mapped: Mapping[str, tuple[str, ...]], *, currents: bool = False
-) -> list[Sheet]:
-    """Return the sheet in a bag.
-
-    `mapped` may name the topics of q, tau and current; `currents` asks for currents beside torques.
-    """
-    source = str(path)
-    with _opened(path) as bag:
-        topics = {name: patterns[0] for name, patterns in mapped.items() if len(patterns) == 1}
-        plan = _plan(source, bag, topics, currents)
-    fields = {"t": Field(unit=1e-9)}
-    for name in (*plan.parts.values(), *(extra.field for extra in plan.extra)):
-        fields[name] = Field(shape=(-1, plan.dof))
-    try:
-        joints = Joints(plan.names, ("revolute",) * plan.dof) if plan.names else None
-    except DelanError as error:
-        raise DataError(source, str(error)) from None
-
-    def pieces(wanted: Sequence[str], rows: int) -> Pieces:
-        with _opened(path) as bag:
-            for block in _blocks(source, bag, plan, rows):
-                yield {name: block[name] for name in wanted}
-
-    return [
-        Sheet(
-            source=source, kind="arrays", form=BAG_FORM, fields=fields, pieces=pieces, joints=joints
-        )
-    ]
-
-
-def _plan(source: str, bag: _Bag, mapped: Mapping[str, str], currents: bool) -> _Plan:
-    topic = _state_topic(source, bag, mapped)
+def _plan(source: str, bag: _Bag, options: LogOptions) -> _Plan:
+    mapped = {}
+    for quantity in options.map:
+        patterns = options.patterns(quantity)
+        if patterns and len(patterns) == 1:
+            mapped[quantity] = patterns[0]
+    topic = _state_topic(source, bag, mapped.get("q"))
     first = bag.widest(topic)
     if first is None or not len(first.position):
         raise DataError(source, f"topic {topic} holds no joint positions; expected {BAG_FORM}")
@@ -159,79 +153,73 @@ def _plan(source: str, bag: _Bag, mapped: Mapping[str, str], currents: bool) -> 
     for quantity, part in _PARTS.items():
         values = getattr(first, part)
         if len(values) == dof and not np.isnan(values).all():
-            parts[part] = topic if mapped.get(quantity) == topic else quantity
-    extra: list[_ExtraTopic] = []
+            parts[part] = quantity
+            if mapped.get(quantity) == topic:
+                parts[part] = topic
+    extra = {}
     needed = "effort" not in parts
     for quantity in ("tau", "current"):
         # Beside torques, currents are read only if a gain makes torques of them.
-        needed = needed and (currents or not extra)
+        needed = needed and (options.gain is not None or not extra)
         other = mapped.get(quantity)
         if not other and needed:
             other = _topic_of(source, bag, quantity, topic)
         if other and other != topic and other in bag.kinds:
-            field = other if quantity in mapped else quantity
             if quantity == "tau":
                 parts.pop("effort", None)
-            extra.append(_ExtraTopic(other, field, bag.kinds[other] == _STATE))
+            extra[mapped.get(quantity, quantity)] = other
     stamped = first.header.stamp.sec != 0 or first.header.stamp.nanosec != 0
-    return _Plan(topic, tuple(first.name), dof, parts, stamped, tuple(extra))
+    return _Plan(topic, tuple(first.name), dof, parts, stamped, extra)
 
 
-def _state_topic(source: str, bag: _Bag, mapped: Mapping[str, str]) -> str:
+def _state_topic(source: str, bag: _Bag, mapped: str | None) -> str:
+    """Return the topic of the joint states: as mapped, the only one, or the likely one."""
     states = [topic for topic, kind in bag.kinds.items() if kind == _STATE]
-    if "q" in mapped:
-        if mapped["q"] in states:
-            return mapped["q"]
-        problem = f"--map q={mapped['q']} is no topic of {_STATE}; it has {_topics(bag)}"
+    if mapped is not None:
+        if mapped in states:
+            return mapped
+        problem = f"--map q={mapped} is no topic of {_STATE}; it has {bag.described()}"
         raise DataError(source, problem)
     if not states:
-        problem = f"has no topic of {_STATE}, only {_topics(bag)}; expected {BAG_FORM}"
+        problem = f"has no topic of {_STATE}, only {bag.described()}; expected {BAG_FORM}"
         raise DataError(source, problem)
     if len(states) == 1:
         return states[0]
     likely = [topic for topic in states if topic.rpartition("/")[2] == "joint_states"]
     if len(likely) != 1:
-        likely = [topic for topic in states if _has_positions(bag, topic)]
+        likely = list(filter(bag.has_positions, states))
     if len(likely) != 1:
         problem = f"several topics may hold the joints: {', '.join(states)}"
         raise DataError(source, f"{problem}; choose by --map q=TOPIC")
     return likely[0]
 
 
-def _has_positions(bag: _Bag, topic: str) -> bool:
-    first = bag.widest(topic)
-    return first is not None and len(first.position) > 0
-
-
 def _topic_of(source: str, bag: _Bag, quantity: str, states: str) -> str | None:
     """Return the topic besides the states whose name means the quantity."""
     topics = []
     for topic, kind in bag.kinds.items():
-        readable = topic != states and kind in (_STATE, *_ARRAYS)
+        readable = topic != states and kind in _READABLE
         if readable and measures(topic.strip("/")) == quantity:
             topics.append(topic)
     if len(topics) > 1:
         problem = f"several topics may hold {quantity}: {', '.join(topics)}"
         raise DataError(source, f"{problem}; choose by --map {quantity}=TOPIC")
-    return topics[0] if topics else None
+    return next(iter(topics), None)
 
 
-def _topics(bag: _Bag) -> str:
-    return ", ".join(f"{topic} ({kind})" for topic, kind in bag.kinds.items()) or "nothing"
-
-
-def _blocks(source: str, bag: _Bag, plan: _Plan, rows: int) -> Iterator[dict[str, np.ndarray]]:
+def _pieces(path: Path, plan: _Plan, wanted: Sequence[str], rows: int) -> Pieces:
     """Yield the states, with extra topics interpolated at their times of arrival."""
-    block = _StateBlock(source, plan, rows)
-    extra_topics = {extra.topic: extra for extra in plan.extra}
-    for topic, arrived, message in bag.messages([plan.topic, *extra_topics]):
-        if topic in extra_topics:
-            block.add_extra(extra_topics[topic], arrived, message)
-        else:
+    block = _StateBlock(str(path), plan, rows)
+    with _opened(path) as bag:
+        for topic, arrived, message in bag.messages([plan.topic, *plan.extra.values()]):
+            if topic != plan.topic:
+                block.add_extra(topic, bag.kinds[topic], arrived, message)
+                continue
             if block.is_full:
-                yield from block.take()
+                yield from row_pieces(block.take(), wanted, rows)
             block.add(arrived, message)
-    yield from block.take()
+        if not block.is_empty:
+            yield from row_pieces(block.take(), wanted, rows)
 
 
 class _StateBlock:
@@ -243,14 +231,18 @@ class _StateBlock:
         self._rows = rows
         # Times of arrival and values of each extra topic.
         self._extra: dict[str, tuple[list[int], list[np.ndarray]]] = {}
-        for extra in plan.extra:
-            self._extra[extra.topic] = ([], [])
+        for topic in plan.extra.values():
+            self._extra[topic] = ([], [])
         self._clear()
 
     def _clear(self) -> None:
         self._stamps: list[int] = []
         self._arrivals: list[int] = []
         self._columns: dict[str, list[np.ndarray]] = {part: [] for part in self._plan.parts}
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._stamps
 
     @property
     def is_full(self) -> bool:
@@ -262,6 +254,7 @@ class _StateBlock:
         return all(times and times[-1] >= self._arrivals[-1] for times, _ in self._extra.values())
 
     def add(self, arrived: int, message: Any) -> None:
+        """Add a state."""
         order = self._order(message)
         if order is None:
             return
@@ -273,34 +266,35 @@ class _StateBlock:
         for part, values in self._columns.items():
             values.append(self._values(getattr(message, part), order, part))
 
-    def add_extra(self, extra: _ExtraTopic, arrived: int, message: Any) -> None:
-        order: list[int] | None = list(range(self._plan.dof))
-        numbers = None
-        if extra.is_state:
+    def add_extra(self, topic: str, kind: str, arrived: int, message: Any) -> None:
+        """Add a message of another topic."""
+        if kind == _STATE:
             order = self._order(message)
             # Drivers put currents into either field.
             numbers = message.effort if len(message.effort) else message.position
         else:
+            order = list(range(self._plan.dof))
             numbers = message.data
         if order is None:
             return
-        times, values = self._extra[extra.topic]
+        times, values = self._extra[topic]
         times.append(arrived)
-        values.append(self._values(numbers, order, extra.topic))
+        values.append(self._values(numbers, order, topic))
 
     def _order(self, message: Any) -> list[int] | None:
         """Return the positions of the joints in a message, None if it is of other joints."""
         names = self._plan.names
         if not names or not message.name or tuple(message.name) == names:
             return list(range(self._plan.dof))
-        position = {name: i for i, name in enumerate(message.name)}
-        missing = [name for name in names if name not in position]
-        if len(missing) == len(names):
+        if set(names).isdisjoint(message.name):
             return None
-        if missing:
-            problem = f"some messages lack joint {missing[0]}; record all joints in one topic"
-            raise DataError(self._source, problem)
-        return [position[name] for name in names]
+        order = []
+        for name in names:
+            if name not in message.name:
+                problem = f"some messages lack joint {name}; record all joints in one topic"
+                raise DataError(self._source, problem)
+            order.append(message.name.index(name))
+        return order
 
     def _values(self, numbers: Any, order: list[int], column: str) -> np.ndarray:
         values = np.asarray(numbers, dtype=np.float64)
@@ -309,19 +303,16 @@ class _StateBlock:
             raise DataError(self._source, problem, column=column)
         return values[order]
 
-    def take(self) -> Iterator[dict[str, np.ndarray]]:
-        """Yield the collected states in pieces and forget them."""
-        if not self._stamps:
-            return
-        block = {"t": np.array(self._stamps, dtype=np.int64)}
+    def take(self) -> dict[str, np.ndarray]:
+        """Return the collected states as columns, and forget them."""
+        columns = {"t": np.array(self._stamps, dtype=np.int64)}
         for part, name in self._plan.parts.items():
-            block[name] = np.array(self._columns[part])
+            columns[name] = np.array(self._columns[part])
         arrivals = np.array(self._arrivals, dtype=np.int64)
-        for extra in self._plan.extra:
-            block[extra.field] = self._interpolated(extra.topic, arrivals)
+        for name, topic in self._plan.extra.items():
+            columns[name] = self._interpolated(topic, arrivals)
         self._clear()
-        for start in range(0, len(arrivals), self._rows):
-            yield {name: values[start : start + self._rows] for name, values in block.items()}
+        return columns
 
     def _interpolated(self, topic: str, arrivals: np.ndarray) -> np.ndarray:
         times, values = self._extra[topic]

@@ -7,19 +7,17 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 
 import numpy as np
 
 from ...errors import DataError
-from .sheet import Field, Pieces, Sheet
+from ..options import LogOptions
+from . import CSV_FORM, KNOWN_FORMS, Field, Pieces, Sheet
 
-CSV_FORM = (
-    "CSV columns: t, q0, q1, …, tau0, tau1, …; "
-    "optional qd0…, qdd0…, inertial0…, coriolis0…, gravity0…, trajectory"
-)
 _COMMENTS = ("#", "%", "//")
 # Characters; a longer line means that the file is no table.
 _LONGEST_LINE = 1 << 20
@@ -51,25 +49,22 @@ class _Dialect:
     def cells(self, line: str) -> list[str]:
         if self.delimiter is None:
             return line.split()
-        return [cell.strip() for cell in next(csv.reader([line], delimiter=self.delimiter), [])]
+        return list(map(str.strip, next(csv.reader([line], delimiter=self.delimiter), [])))
 
 
-def read_table(path: Path, *, gaps: bool = False) -> list[Sheet]:
-    """Return the sheet in a text file; `gaps` reads empty cells as NaN instead of refusing them.
-
-    A file that is no text raises `UnicodeError` or `csv.Error`.
-    """
+def read_sheets(path: Path, options: LogOptions, gaps: bool) -> list[Sheet]:
+    """Return the sheet in a text file; `gaps` reads empty cells as NaN instead of refusing them."""
     source = str(path)
-    dialect = _dialect(path)
+    try:
+        dialect = _dialect(path)
+    except (UnicodeError, csv.Error) as error:
+        raise DataError(source, f"has no known format ({error}); {KNOWN_FORMS}") from None
     for name, times in Counter(dialect.header).items():
         if name and times > 1:
             problem = "is more than once in the header; give each column its own name"
             raise DataError(source, problem, column=name)
     fields = {name: Field() for name in dialect.header if name}
-
-    def pieces(wanted: Sequence[str], rows: int) -> Pieces:
-        return _pieces(path, dialect, wanted, rows, gaps)
-
+    pieces = partial(_pieces, path, dialect, gaps)
     return [Sheet(source=source, kind="table", form=CSV_FORM, fields=fields, pieces=pieces)]
 
 
@@ -92,14 +87,14 @@ def _encoding(path: Path) -> str:
     return "utf-8-sig"
 
 
-def _lines(path: Path, encoding: str) -> Iterator[str]:
-    """Yield the lines that are not blank; refuse a file with a line that no log has."""
+def _lines(path: Path, encoding: str, *, comments: bool = False) -> Iterator[str]:
+    """Yield the lines that are not blank and no comments; refuse a line that no log has."""
     with _open(path, encoding) as file:
         while line := file.readline(_LONGEST_LINE):
             if len(line) >= _LONGEST_LINE:
                 problem = f"has a line of more than {_LONGEST_LINE} characters; expected {CSV_FORM}"
                 raise DataError(str(path), problem)
-            if not line.isspace():
+            if not line.isspace() and (comments or not _is_comment(line)):
                 yield line
 
 
@@ -109,28 +104,25 @@ def _is_comment(line: str) -> bool:
 
 def _dialect(path: Path) -> _Dialect:
     encoding = _encoding(path)
-    comments: list[str] = []
-    lines = _lines(path, encoding)
+    comment = ""
     first = ""
-    for line in lines:
+    for line in _lines(path, encoding, comments=True):
         if not _is_comment(line):
             first = line.rstrip("\r\n")
             break
-        comments.append(line.strip())
+        comment = line.strip()
     if not first:
         raise DataError(str(path), f"holds no table; expected {CSV_FORM}")
-    second = next((line.rstrip("\r\n") for line in lines if not _is_comment(line)), "")
     if "\0" in first:
         raise csv.Error("line contains NUL")
-    delimiter = _delimiter(first)
-    plain = _Dialect(encoding, delimiter)
-    cells = plain.cells(first)
-    if not all(_is_number(cell) for cell in cells):
-        return _Dialect(encoding, delimiter, _has_comma(plain, second), tuple(cells), 1)
-    header = _commented_header(plain, comments, len(cells))
-    if header is None:
-        header = [f"column{i + 1}" for i in range(len(cells))]
-    return _Dialect(encoding, delimiter, _has_comma(plain, first), tuple(header))
+    dialect = _Dialect(encoding, _delimiter(first))
+    cells = dialect.cells(first)
+    if not _are_numbers(cells):
+        second = next(itertools.islice(_lines(path, encoding), 1, None), "")
+        decimal_comma = _has_comma(dialect, second.rstrip("\r\n"))
+        return replace(dialect, decimal_comma=decimal_comma, header=tuple(cells), header_lines=1)
+    header = _commented_header(dialect, comment, len(cells))
+    return replace(dialect, decimal_comma=_has_comma(dialect, first), header=tuple(header))
 
 
 def _delimiter(line: str) -> str | None:
@@ -139,48 +131,45 @@ def _delimiter(line: str) -> str | None:
         if mark in line:
             return mark
     cells = line.split()
-    if "," in line and not all(_is_number(cell) for cell in cells):
+    if "," in line and not _are_numbers(cells):
         return ","
     if len(cells) > 1 and "," not in line.replace(", ", ""):
         return None
     return ","
 
 
-def _is_number(cell: str) -> bool:
-    return bool(_NUMBER.fullmatch(cell) or _COMMA_NUMBER.fullmatch(cell))
+def _are_numbers(cells: Sequence[str]) -> bool:
+    return all(_NUMBER.fullmatch(cell) or _COMMA_NUMBER.fullmatch(cell) for cell in cells)
 
 
 def _has_comma(dialect: _Dialect, line: str) -> bool:
     if dialect.delimiter == ",":
         return False
-    return any(_COMMA_NUMBER.fullmatch(cell) for cell in dialect.cells(line))
+    return any(map(_COMMA_NUMBER.fullmatch, dialect.cells(line)))
 
 
-def _commented_header(dialect: _Dialect, comments: list[str], width: int) -> list[str] | None:
-    """Return the names in the last comment if there are as many as cells in a row."""
-    if not comments:
-        return None
-    line = comments[-1].lstrip("#%/ \t")
+def _commented_header(dialect: _Dialect, comment: str, width: int) -> list[str]:
+    """Return the names in a comment if there are as many as cells in a row, else numbered ones."""
+    line = comment.lstrip("#%/ \t")
     for candidate in (dialect, _Dialect(dialect.encoding, _delimiter(line))):
         cells = candidate.cells(line)
-        if len(cells) == width and not all(_is_number(cell) for cell in cells):
+        if len(cells) == width and not _are_numbers(cells):
             return cells
-    return None
+    return [f"column{number}" for number in range(1, width + 1)]
 
 
-def _pieces(path: Path, dialect: _Dialect, wanted: Sequence[str], rows: int, gaps: bool) -> Pieces:
+def _pieces(path: Path, dialect: _Dialect, gaps: bool, wanted: Sequence[str], rows: int) -> Pieces:
     source = str(path)
-    places = [dialect.header.index(name) for name in wanted]
+    places = list(map(dialect.header.index, wanted))
     done = 0
     try:
-        lines = (line for line in _lines(path, dialect.encoding) if not _is_comment(line))
-        lines = itertools.islice(lines, dialect.header_lines, None)
+        lines = itertools.islice(_lines(path, dialect.encoding), dialect.header_lines, None)
         while block := list(itertools.islice(lines, rows)):
             table = _fast(dialect, block, places)
             if table is None:
                 table = _SlowReader(source, dialect, wanted, gaps).read(block, done)
             done += len(table)
-            yield {name: table[:, column] for column, name in enumerate(wanted)}
+            yield dict(zip(wanted, table.T, strict=True))
     except (UnicodeError, csv.Error) as error:
         problem = f"is no readable text after row {done} ({error}); expected {CSV_FORM}"
         raise DataError(source, problem) from None
@@ -190,12 +179,13 @@ def _pieces(path: Path, dialect: _Dialect, wanted: Sequence[str], rows: int, gap
 
 def _fast(dialect: _Dialect, block: list[str], places: list[int]) -> np.ndarray | None:
     """Return the wanted cells of equally written lines, None if a line differs."""
-    if dialect.delimiter is not None:
-        marks = len(dialect.header) - 1
-        if any(line.count(dialect.delimiter) != marks for line in block):
+    for line in block:
+        if dialect.delimiter is None:
+            count = len(line.split())
+        else:
+            count = line.count(dialect.delimiter) + 1
+        if count != len(dialect.header):
             return None
-    elif any(len(line.split()) != len(dialect.header) for line in block):
-        return None
     if dialect.decimal_comma:
         block = [line.replace(",", ".") for line in block]
     try:
@@ -205,7 +195,10 @@ def _fast(dialect: _Dialect, block: list[str], places: list[int]) -> np.ndarray 
             )
     except ValueError:
         return None
-    return table if len(table) == len(block) else None
+    # Lines that loadtxt passes over would shift all rows after them.
+    if len(table) != len(block):
+        return None
+    return table
 
 
 @dataclass(frozen=True)
@@ -255,11 +248,12 @@ class _SlowReader:
 
     def _line_number(self, row: int) -> str:
         """Return the line of a row, which is counted without header, comments and blank lines."""
-        row_lines = []
+        number = 0
+        rows_left = self.dialect.header_lines + row + 1
         with _open(Path(self.source), self.dialect.encoding) as file:
-            for number, line in enumerate(file, start=1):
+            while rows_left:
+                line = file.readline()
+                number += 1
                 if not line.isspace() and not _is_comment(line):
-                    row_lines.append(number)
-                if len(row_lines) > self.dialect.header_lines + row:
-                    break
-        return f"line {row_lines[-1]} of the file"
+                    rows_left -= 1
+        return f"line {number} of the file"

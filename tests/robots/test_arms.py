@@ -11,7 +11,7 @@ from delan.joints import Joints
 from delan.models.rigid_body import RigidBody
 from delan.motions.letters import LETTERS, draw_letter
 from delan.paper.motion_logs import letter_log
-from delan.robots.two_link import LENGTHS, TWO_LINK, follow, letter_motion, pen_position
+from delan.robots.arms import LENGTHS, TWO_LINK, follow, letter_motion, pen_position
 
 mujoco: Any = mujoco_module  # its names are created on import, unseen by a type checker
 

@@ -1,10 +1,10 @@
-/* The learned dynamics of a robot with @dof@ joints behind the interface of `inverse_dynamics_solver`.
+/* The learned dynamics of a robot with {{ dof }} joints behind the interface of `inverse_dynamics_solver`.
  *
- * Joints are in the order of `@name@.h`, which also tells their units; `joint_names` lists them.
+ * Joints are in the order of `{{ name }}.h`, which also tells their units; `joint_names` lists them.
  *
  * - getTorques holds everything, friction too, as do the solvers of other physical robots: a model learns from what its
  *   motors did. Without friction the torque is H(q) qdd + C(q, qd) + g(q).
- * - getFrictionVector knows the speed alone. @friction@
+ * - getFrictionVector knows the speed alone. {{ friction | join("\n *   ") }}
  * - initialize needs no parameters and no robot description: all numbers are in the code.
  *
  * No method keeps a state: one object may serve several threads.
@@ -16,7 +16,7 @@
 
 #include <inverse_dynamics_solver/inverse_dynamics_solver.hpp>
 
-namespace @package@
+namespace {{ package }}
 {
 
 class Solver : public inverse_dynamics_solver::InverseDynamicsSolver
@@ -32,7 +32,7 @@ public:
   Eigen::VectorXd getTorques(const Eigen::VectorXd & q, const Eigen::VectorXd & qd,
                              const Eigen::VectorXd & qdd) const override;
 
-  static const std::array<const char *, @dof@> joint_names;
+  static const std::array<const char *, {{ dof }}> joint_names;
 };
 
-}  // namespace @package@
+}  // namespace {{ package }}

@@ -1,0 +1,103 @@
+"""The terms of friction: their curves, their weights, and when those keep friction passive.
+
+To add a term, name it in `Term` and describe it in `TERMS`: its curves, the columns that it adds to
+a regressor, when its weights must not be negative, and whether motor pairs have it. Settings,
+bounds, regressors, training and storage read that table; a new curve belongs in
+`mechanics/friction_curves.py`. Three modules name the terms that they support: `deploy/layout.py`
+writes them in C, `learning/friction_search.py` tries them, and `identification/identify.py` lists
+those of a linear regression.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from ..mechanics.friction_curves import halves, stribeck_bump
+
+Term = Literal[
+    "armature", "viscous", "coulomb", "asymmetric", "stribeck", "offset", "load", "stops"
+]
+
+
+class MotorMotion(NamedTuple):
+    """What the curves of friction depend on; the last axis of the arrays is that of the motors.
+
+    Attributes:
+        v: speed of the motors [rad/s or m/s].
+        width, step: width w of the Coulomb step [rad/s or m/s], and the step tanh(v/w).
+        log_stribeck_speed: ln v_s, with v_s in [rad/s or m/s].
+        stops: s/r of each stop operator.
+        dof: number of motors that drive a single joint; pairs follow them.
+    """
+
+    v: Any
+    width: Any
+    step: Any
+    log_stribeck_speed: Any
+    stops: Sequence[Any]
+    dof: int
+
+
+def _zero(motion: MotorMotion) -> Sequence[Any]:
+    return [motion.v.__array_namespace__().zeros_like(motion.v)]
+
+
+def _constant(motion: MotorMotion) -> Sequence[Any]:
+    of_joint = np.arange(motion.v.shape[-1]) < motion.dof
+    return [motion.v.__array_namespace__().zeros_like(motion.v) + of_joint]
+
+
+def _stribeck(motion: MotorMotion) -> Sequence[Any]:
+    speed = motion.v.__array_namespace__().exp(motion.log_stribeck_speed)
+    return [stribeck_bump(motion.v, motion.width, speed)]
+
+
+@dataclass(frozen=True)
+class FrictionLaw:
+    """A term of the friction torque.
+
+    Attributes:
+        curves: φ of each column; its weight times φ is the torque at the motor.
+        columns: names of the columns, from the radii of the stop operators; None for a single
+            column with the name of the term.
+        non_negative: when the weights must be ≥ 0; `if passive` is for terms that dissipate energy
+            with such weights and supply it with others.
+        pairs: whether a motor that drives two joints has this term; otherwise its curve is zero
+            there.
+    """
+
+    curves: Callable[[MotorMotion], Sequence[Any]]
+    columns: Callable[[Sequence[float]], tuple[str, ...]] | None = None
+    non_negative: Literal["always", "if passive", "never"] = "if passive"
+    pairs: bool = True
+
+    def bounded(self, passive: bool) -> bool:
+        """Return whether the weights must be ≥ 0."""
+        return self.non_negative == "always" or (passive and self.non_negative != "never")
+
+
+TERMS: dict[Term, FrictionLaw] = {
+    # I q̈ of the rotors. It depends on the acceleration, so `Friction.armature` has it.
+    "armature": FrictionLaw(_zero, non_negative="always"),
+    # d v
+    "viscous": FrictionLaw(lambda motion: [motion.v]),
+    # F_c tanh(v/w)
+    "coulomb": FrictionLaw(lambda motion: [motion.step]),
+    # F₊ max(tanh(v/w), 0) + F₋ min(tanh(v/w), 0)
+    "asymmetric": FrictionLaw(
+        lambda motion: halves(motion.step), columns=lambda _: ("coulomb+", "coulomb-")
+    ),
+    # (F_s − F_c) tanh(v/w) exp(−(v/v_s)²), what static friction adds to Coulomb's.
+    "stribeck": FrictionLaw(_stribeck),
+    # A constant torque, such as that of a spring or of a sensor's zero; its sign is free.
+    "offset": FrictionLaw(_constant, non_negative="never", pairs=False),
+    # μ |τ_c| tanh(v/w). It depends on the torque of the links, so `Friction.torque` has it.
+    "load": FrictionLaw(_zero, pairs=False),
+    # Σ_r F_r s_r/r, where a stop operator s_r is a spring that slides at the stretch r.
+    "stops": FrictionLaw(
+        lambda motion: motion.stops,
+        columns=lambda radii: tuple(f"stop {radius:g}" for radius in radii),
+    ),
+}
