@@ -26,7 +26,7 @@ from delan.paper.demo import DemoSettings
 from delan.paper.motion_logs import letter_log
 from delan.robots.arms import WAM7
 from delan.solvers.plan import ModelChoice
-from delan.solvers.settings import Progress, TrainingSettings
+from delan.solvers.training import Progress, TrainingSettings
 from tests.support.random_arms import swung
 
 from .results import write_results

@@ -24,7 +24,7 @@ from delan.models.chain import LagrangianChain, LagrangianChainSettings
 from delan.models.friction import Friction, FrictionSettings
 from delan.models.geometry import from_rigid_body, learned_arm
 from delan.models.model import Model
-from delan.models.network import LagrangianNetwork
+from delan.models.networks import LagrangianNetwork
 from delan.models.rigid_body import RigidBody
 from delan.robots.arms import DRIVE_INERTIA, WAM7
 from delan.solvers.plan import ModelChoice

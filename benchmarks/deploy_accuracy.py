@@ -26,11 +26,10 @@ import numpy as np
 from delan.deploy.artifact import with_numbers
 from delan.deploy.c_code import CSource, c_source
 from delan.deploy.layout import ExportSettings, Precision
-from delan.models.feed_forward import FeedForwardNetwork
 from delan.models.friction import Friction, FrictionSettings, MotorPair
 from delan.models.geometry import from_rigid_body
 from delan.models.model import Model
-from delan.models.network import LagrangianNetwork
+from delan.models.networks import FeedForwardNetwork, LagrangianNetwork
 from delan.models.rigid_body import RigidBody
 from delan.robots.arms import WAM7
 

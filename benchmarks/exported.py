@@ -12,9 +12,8 @@ import jax
 from delan.deploy.c_code import c_source
 from delan.deploy.compiler import FLAGS, find_compiler
 from delan.deploy.layout import ExportSettings, Precision
-from delan.models.feed_forward import FeedForwardNetwork
 from delan.models.geometry import from_rigid_body
-from delan.models.network import LagrangianNetwork
+from delan.models.networks import FeedForwardNetwork, LagrangianNetwork
 from delan.models.rigid_body import RigidBody
 from delan.robots.arms import WAM7
 

@@ -45,9 +45,11 @@ URDF = """<robot name="arm"><link name="base"/>
 <inertia ixx="0.001" iyy="0.02" izz="0.02" ixy="0" ixz="0" iyz="0"/></inertial></link>
 <link name="fore"><inertial><origin xyz="0.2 0 0"/><mass value="0.7"/>
 <inertia ixx="0.001" iyy="0.01" izz="0.01" ixy="0" ixz="0" iyz="0"/></inertial></link>
-<joint name="shoulder" type="revolute"><parent link="base"/><child link="upper"/><axis xyz="0 -1 0"/>
+<joint name="shoulder" type="revolute"><parent link="base"/><child link="upper"/>
+<axis xyz="0 -1 0"/>
 <limit lower="-3" upper="3" effort="50" velocity="10"/></joint>
-<joint name="elbow" type="revolute"><parent link="upper"/><child link="fore"/><origin xyz="0.5 0 0"/>
+<joint name="elbow" type="revolute"><parent link="upper"/><child link="fore"/>
+<origin xyz="0.5 0 0"/>
 <axis xyz="0 -1 0"/><limit lower="-3" upper="3" effort="50" velocity="10"/></joint></robot>
 """
 

@@ -20,11 +20,11 @@ from delan.joints import Dataset
 from delan.learning.model_fit import fit_model
 from delan.learning.scores import evaluate
 from delan.learning.study import Study
-from delan.models.network import LagrangianNetworkSettings
+from delan.models.networks import LagrangianNetworkSettings
 from delan.models.rigid_body import RigidBody
 from delan.robots.arms import WAM7, WAM7_ANALYTIC
 from delan.solvers.loss import Objective
-from delan.solvers.settings import TrainingSettings
+from delan.solvers.training import TrainingSettings
 from tests.support.members import noisy
 from tests.support.random_arms import swung
 

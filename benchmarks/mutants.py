@@ -30,12 +30,11 @@ TESTS = {
         "mechanics/test_euler_lagrange.py models/test_laws.py",
         "not (30 or 7 or mixed or chain or rigid)",
     ),
-    "mechanics/triangle.py": ("mechanics/test_euler_lagrange.py", "entries"),
     "mechanics/integration.py": (
         "mechanics/test_euler_lagrange.py",
         "integration or energy or grows",
     ),
-    "mechanics/friction_curves.py": ("models/test_friction.py", "not energy and not fit"),
+    "mechanics/friction_terms.py": ("models/test_friction.py", "not energy and not fit"),
     "mechanics/kinematic_tree.py": ("models/test_chain.py", "wrong_tree or pinocchios or sweeps"),
     "online/controller.py": ("online/test_controller.py", "the_torque_is"),
     "online/guard.py": ("online/test_guard.py", ""),

@@ -21,7 +21,7 @@ import optax
 
 from delan.joints import Joints
 from delan.models.dynamics import trainable
-from delan.models.network import LagrangianNetwork, LagrangianNetworkSettings
+from delan.models.networks import LagrangianNetwork, LagrangianNetworkSettings
 from tests.support.oracles import paper_layer_torque
 
 from .official import OfficialCode

@@ -33,3 +33,6 @@ autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 napoleon_use_ivar = True
+# An attribute that two classes have in common is a target twice for the references that napoleon
+# makes of `Attributes:`; none of them is shown as a link.
+suppress_warnings = ["ref.python"]

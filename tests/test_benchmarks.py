@@ -29,7 +29,7 @@ from benchmarks.exported import Program, build_programs
 from benchmarks.timing import Work, apart, latencies, percentiles, seconds_per_sample
 from delan.cli.main import app
 from delan.logs.reading import read_log
-from delan.models.feed_forward import FeedForwardNetwork
+from delan.models.networks import FeedForwardNetwork
 from delan.robots.arms import TWO_LINK
 
 

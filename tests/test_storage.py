@@ -20,9 +20,9 @@ from safetensors.numpy import save_file
 from delan import storage
 from delan.errors import ModelError, ModelFileError
 from delan.joints import Joints
-from delan.models.feed_forward import FeedForwardNetwork
 from delan.models.friction import MotorPair
 from delan.models.model import Model, as_model
+from delan.models.networks import FeedForwardNetwork
 from delan.models.rigid_body import RigidBody
 from delan.robots.arms import TWO_LINK
 from tests.support.members import MIXED, actuated, chain, feed_forward, network
@@ -129,7 +129,7 @@ def with_header(path: Path, edit) -> None:
         (lambda h: h["architecture"].update(width=10**9), "asks for an impossibly large network"),
         (
             lambda h: h["architecture"].update(width=6),
-            r"an array mechanics.trunk.layers.0.weight of shape \(6, 5\), found one of shape \(5, 5\)",
+            r"mechanics.trunk.layers.0.weight of shape \(6, 5\), found one of shape \(5, 5\)",
         ),
         (lambda h: h["joints"].update(kinds=["revolute"]), "got 3 joint names and 1 joint kinds"),
     ],

@@ -35,17 +35,21 @@ from .logs.reading import read_log
 from .mechanics.integration import rollout
 from .models.chain import LagrangianChain, LagrangianChainSettings
 from .models.dynamics import InverseDynamics
-from .models.feed_forward import FeedForwardNetwork, FeedForwardSettings
 from .models.friction import Friction, FrictionSettings, MotorPair
 from .models.geometry import LearnedArm, from_rigid_body, learned_arm, to_rigid_body
 from .models.model import Model
-from .models.network import LagrangianNetwork, LagrangianNetworkSettings
+from .models.networks import (
+    FeedForwardNetwork,
+    FeedForwardSettings,
+    LagrangianNetwork,
+    LagrangianNetworkSettings,
+)
 from .models.rigid_body import RigidBody
 from .models.trust import Trust
 from .solvers.adam import DescentSettings
 from .solvers.loss import Objective
 from .solvers.marquardt import MarquardtSettings
-from .solvers.settings import TrainingSettings
+from .solvers.training import TrainingSettings
 from .storage import load, read_header, save
 
 __all__ = [

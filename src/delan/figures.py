@@ -1,4 +1,4 @@
-"""The style of every figure, and figures as images inside a page."""
+"""The style of every figure, figures as images inside a page, and pages from their templates."""
 
 import base64
 import io
@@ -9,6 +9,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 from jaxtyping import Float
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -85,3 +86,11 @@ def smoothed_error(
         width = max(1, round(ERROR_SECONDS / float(t[1] - t[0])))
     mean = np.convolve(squared, np.full(width, 1 / width), mode="same")
     return np.maximum(np.sqrt(mean), LEAST_ERROR)
+
+
+def rendered(template: str, **words: Any) -> str:
+    """Return a page of `report/templates` with its words filled in."""
+    environment = Environment(
+        loader=PackageLoader("delan.report"), autoescape=True, undefined=StrictUndefined
+    )
+    return environment.get_template(template).render(words)

@@ -25,10 +25,9 @@ from safetensors.numpy import save as to_bytes
 from .errors import DelanError, ModelError, ModelFileError
 from .joints import Joints
 from .models.chain import LagrangianChainSettings
-from .models.feed_forward import FeedForwardSettings
 from .models.friction import FrictionSettings, MotorPair
 from .models.model import Blueprint, Model, as_model
-from .models.network import LagrangianNetworkSettings
+from .models.networks import FeedForwardSettings, LagrangianNetworkSettings
 from .models.trust import Domain, Trust
 
 FORMAT = "delan-model"

@@ -18,13 +18,13 @@ from typer.testing import CliRunner, Result
 
 import delan
 from delan import storage
-from delan.cli import terminal
+from delan.cli.app import progress_text
 from delan.cli.main import app
 from delan.joints import Dataset, Joints
 from delan.motions.letters import LETTERS
 from delan.robots.arms import WAM4
 from delan.robots.mujoco_robot import MujocoRobot
-from delan.solvers.settings import HistoryRow, Progress
+from delan.solvers.training import HistoryRow, Progress
 from tests.support.members import pendulum
 
 DELAN = [sys.executable, "-m", "delan.cli.main"]
@@ -79,8 +79,10 @@ def folder(tmp_path_factory) -> Path:
 
 def test_help_comes_without_the_heavy_libraries():
     code = (
-        "import sys; sys.argv = ['delan', '--help']; from delan.cli.main import app; app(standalone_mode=False); "
-        "print([name for name in ('jax', 'matplotlib', 'pinocchio', 'mujoco', 'scipy') if name in sys.modules])"
+        "import sys; sys.argv = ['delan', '--help']; "
+        "from delan.cli.main import app; app(standalone_mode=False); "
+        "heavy = ('jax', 'matplotlib', 'pinocchio', 'mujoco', 'scipy'); "
+        "print([name for name in heavy if name in sys.modules])"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert shown.returncode == 0, shown.stderr
@@ -207,7 +209,7 @@ def test_a_check_of_a_folder_names_every_file_that_cannot_be_read(folder, tmp_pa
 )
 def test_what_stands_beside_a_bar_fits_the_terminal(wide, words):
     now = Progress(HistoryRow("lm", 5, 10.0, 1e-3, 2e-3), 2e-3, 400.0, 0.25)
-    shown = terminal.progress_text(now, wide=wide)
+    shown = progress_text(now, wide=wide)
     assert shown.startswith(words)
     assert shown.endswith("400 samples/s") == wide
 
@@ -242,7 +244,10 @@ def test_a_misspelt_option_is_refused(folder):
     assert "--epochs" in shown.stderr
 
 
-LISTENING = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+LISTENING = (
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
 """A background shell has its children ignore Ctrl-C; this makes the command listen to it all the
 same.
 """

@@ -17,17 +17,16 @@ from typer.testing import CliRunner
 from delan import storage
 from delan.cli.main import app
 from delan.errors import ModelError
-from delan.identification.axes import identifiable_axes
-from delan.identification.links import identifiable_links, in_plain_frames
+from delan.identification.identifiable_axes import identifiable_axes
+from delan.identification.identifiable_links import identifiable_links, in_plain_frames
 from delan.joints import JointLimits, Joints
 from delan.models.chain import with_third_column
-from delan.models.feed_forward import FeedForwardNetwork
 from delan.models.friction import Friction, FrictionSettings, MotorPair
 from delan.models.geometry import from_rigid_body, learned_arm
 from delan.models.model import Model
-from delan.models.network import LagrangianNetwork
+from delan.models.networks import FeedForwardNetwork, LagrangianNetwork
 from delan.models.rigid_body import LINK_PARAMETERS, RigidBody
-from delan.report.arm_figure import draw_skeleton, laid_over
+from delan.report.robot_figures import draw_skeleton, laid_over
 from delan.robots import from_urdf
 from delan.robots.arms import DRIVE_INERTIA, WAM7
 from delan.robots.robot_files import urdf_of
@@ -174,7 +173,7 @@ def test_what_a_fit_left_in_the_file_is_shown(folder):
 
 
 def test_what_is_identified_alone_is_the_wams_own():
-    """The plain frames of these joints are those of the URDF but for quarter turns about the axes."""
+    """The frames of these joints are those of the URDF but for quarter turns about the axes."""
     true = dict(zip(WAM7.joints.names, wam().parameters, strict=True))
     alone = {
         (one.owner, one.name): one.value
@@ -198,8 +197,8 @@ def test_what_is_identified_alone_is_the_wams_own():
 
 @pytest.mark.parametrize("name", arms())
 def test_nothing_is_claimed_that_other_links_could_make_up(name):
-    """A number is identified alone if, and only if, torques give it: then it is a combination of the
-    regressor's rows.
+    """A number is identified alone if, and only if, torques give it: then it is a combination of
+    the regressor's rows.
     """
     model = from_rigid_body(arms()[name])
     body, links = in_plain_frames(model), identifiable_links(model)

@@ -144,7 +144,7 @@ def test_the_check_works_where_the_heavy_libraries_are_broken():
     code = (
         "import sys\n"
         "for name in ('jax', 'numpy', 'matplotlib', 'mujoco'): sys.modules[name] = None\n"
-        "sys.argv = ['delan', 'machine', '--json']\nfrom delan.cli.main import main\nmain()"
+        "sys.argv = ['delan', 'machine', '--json']\nfrom delan.cli.main import app\napp()"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert shown.returncode == 1, shown.stderr
@@ -160,7 +160,7 @@ def test_the_check_works_where_the_heavy_libraries_are_broken():
     ],
 )
 def test_the_shell_completes_commands_options_and_choices(words, offered):
-    code = "import sys; sys.argv[0] = 'delan'; from delan.cli.main import main; main()"
+    code = "import sys; sys.argv[0] = 'delan'; from delan.cli.main import app; app()"
     typed = {
         "_DELAN_COMPLETE": "complete_bash",
         "COMP_WORDS": words,

@@ -16,9 +16,9 @@ from delan.deploy.casadi_export import casadi_functions, export_casadi, symbolic
 from delan.deploy.layout import ExportSettings
 from delan.errors import ModelError, SettingsError
 from delan.joints import Joints
-from delan.models.feed_forward import FeedForwardNetwork
 from delan.models.friction import MotorPair
 from delan.models.model import Model
+from delan.models.networks import FeedForwardNetwork
 from tests.support.members import DYNAMICS, MIXED, actuator, chain, network
 
 casadi = pytest.importorskip("casadi", reason="CasADi is not installed here")

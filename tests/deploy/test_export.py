@@ -30,10 +30,14 @@ from delan.deploy.project import export
 from delan.errors import CompilerError, ModelError, SettingsError
 from delan.joints import Joints
 from delan.models.chain import LagrangianChain, LagrangianChainSettings
-from delan.models.feed_forward import FeedForwardNetwork, FeedForwardSettings
 from delan.models.friction import Friction, FrictionSettings, MotorPair
 from delan.models.model import Model
-from delan.models.network import LagrangianNetwork, LagrangianNetworkSettings
+from delan.models.networks import (
+    FeedForwardNetwork,
+    FeedForwardSettings,
+    LagrangianNetwork,
+    LagrangianNetworkSettings,
+)
 from delan.models.trust import Domain, Trust
 from tests.support.members import DYNAMICS, friction_in
 

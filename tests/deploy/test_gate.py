@@ -26,11 +26,15 @@ from delan.joints import Dataset, Joints, Recording
 from delan.learning.uncertainty import calibrated, domain_of
 from delan.logs.excerpts import share_known, sketch
 from delan.logs.reading import read_log
-from delan.models.feed_forward import FeedForwardNetwork, FeedForwardSettings
 from delan.models.friction import Friction
 from delan.models.geometry import from_rigid_body
 from delan.models.model import Model
-from delan.models.network import LagrangianNetwork, LagrangianNetworkSettings
+from delan.models.networks import (
+    FeedForwardNetwork,
+    FeedForwardSettings,
+    LagrangianNetwork,
+    LagrangianNetworkSettings,
+)
 from delan.models.rigid_body import RigidBody
 from delan.models.trust import Trust
 from delan.motions.cosines import cosines

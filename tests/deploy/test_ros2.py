@@ -19,8 +19,8 @@ from delan.deploy.layout import ExportSettings, Precision
 from delan.deploy.project import export, package_name
 from delan.errors import ModelError
 from delan.joints import Joints
-from delan.models.feed_forward import FeedForwardNetwork
 from delan.models.model import as_model
+from delan.models.networks import FeedForwardNetwork
 from tests.support.members import MIXED, actuated, chain
 
 STUB = Path(__file__).parents[1] / "support" / "ros2_stub"

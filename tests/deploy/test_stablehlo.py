@@ -17,8 +17,8 @@ from delan.deploy.artifact import functions_of
 from delan.deploy.layout import ExportSettings
 from delan.deploy.stablehlo import export_stablehlo, stablehlo
 from delan.errors import SettingsError
-from delan.models.feed_forward import FeedForwardNetwork
 from delan.models.model import Model
+from delan.models.networks import FeedForwardNetwork
 from delan.models.trust import Domain, Trust
 from tests.support.members import MIXED, actuated, chain
 

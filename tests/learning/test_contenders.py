@@ -23,16 +23,16 @@ from delan.learning.scores import evaluate, residual_torques
 from delan.learning.study import Study
 from delan.learning.uncertainty import TrustSettings, coverage, trust
 from delan.learning.urdf_contenders import Identified, ResidualNetwork
-from delan.models.feed_forward import FeedForwardNetwork, FeedForwardSettings
 from delan.models.friction import FrictionSettings
 from delan.models.friction_memory import memory_of
 from delan.models.geometry import from_rigid_body, model_of
 from delan.models.model import Blueprint, Model
+from delan.models.networks import FeedForwardNetwork, FeedForwardSettings
 from delan.models.rigid_body import RigidBody
 from delan.online.controller import Compiled
 from delan.robots.arms import TWO_LINK
 from delan.robots.robot_files import urdf_of
-from delan.solvers.settings import TrainingSettings
+from delan.solvers.training import TrainingSettings
 from tests.support.members import MIXED, actuated, chain, feed_forward, trust_in
 from tests.support.random_arms import swung
 

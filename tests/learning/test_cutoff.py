@@ -28,7 +28,7 @@ from delan.models.model import Model
 from delan.models.rigid_body import RigidBody
 from delan.robots.arms import TWO_LINK
 from delan.robots.robot_files import urdf_of
-from delan.solvers.settings import TrainingSettings
+from delan.solvers.training import TrainingSettings
 from tests.support.random_arms import swung
 
 RATE, DELAY = 250.0, 0.012

@@ -14,10 +14,10 @@ from delan.learning import contenders
 from delan.learning.fit_settings import FitSettings
 from delan.learning.model_fit import fit_model
 from delan.learning.study import Study
-from delan.models.network import LagrangianNetworkSettings
+from delan.models.networks import LagrangianNetworkSettings
 from delan.models.rigid_body import RigidBody
 from delan.robots.arms import TWO_LINK
-from delan.solvers.settings import TrainingSettings
+from delan.solvers.training import TrainingSettings
 from tests.support.members import noisy, pendulum
 from tests.support.random_arms import swung
 

@@ -22,13 +22,13 @@ from delan.models.friction import Friction, FrictionSettings
 from delan.models.friction_memory import remembered
 from delan.models.geometry import from_rigid_body
 from delan.models.model import Model
-from delan.models.network import LagrangianNetwork, LagrangianNetworkSettings
+from delan.models.networks import LagrangianNetwork, LagrangianNetworkSettings
 from delan.models.rigid_body import RigidBody
 from delan.robots.arms import TWO_LINK
 from delan.solvers import marquardt
 from delan.solvers.loss import Objective, Samples, Scale
 from delan.solvers.marquardt import MarquardtSettings, solve_bounded
-from delan.solvers.settings import TrainingSettings
+from delan.solvers.training import TrainingSettings
 from tests.support.members import friction_in, noisy, pendulum
 from tests.support.random_arms import swung
 

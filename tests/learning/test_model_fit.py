@@ -20,13 +20,12 @@ from delan.learning.model_fit import TrainingStart, fit_model
 from delan.learning.scores import evaluate
 from delan.learning.study import Study
 from delan.models.dynamics import Normalisation
-from delan.models.feed_forward import FeedForwardSettings
-from delan.models.network import LagrangianNetwork, LagrangianNetworkSettings
+from delan.models.networks import FeedForwardSettings, LagrangianNetwork, LagrangianNetworkSettings
 from delan.solvers import adam, training
 from delan.solvers.loss import Objective, Samples, Scale
 from delan.solvers.marquardt import MarquardtSettings
 from delan.solvers.plan import plan
-from delan.solvers.settings import TrainingSettings
+from delan.solvers.training import TrainingSettings
 from tests.support.members import noisy, pendulum
 
 WRONG: Any = "wrong"
@@ -172,8 +171,8 @@ def test_a_fit_that_diverges_steps_back_and_says_so(monkeypatch):
     result = fit_model(Study.of(pendulum(), settings), SMALL)
     first, second = result.events
     assert (
-        first
-        == "Adam, epoch 30: the loss became non-finite; went back to the best weights with a smaller step"
+        first == "Adam, epoch 30: the loss became non-finite; "
+        "went back to the best weights with a smaller step"
     )
     assert "Adam, epoch 50: the loss rose to" in second
     assert rates_seen[3] < 0.55 * rates_seen[2]

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from delan.learning.fit import Fit
-from delan.learning.refinement import relearned
+from delan.learning.model_fit import relearned
 from delan.learning.scores import evaluate
 from delan.learning.study import TrainingResult
 from delan.learning.uncertainty import TrustSettings, trust
 from delan.robots.arms import TWO_LINK
-from delan.solvers.settings import HistoryRow
+from delan.solvers.training import HistoryRow
 from tests.support.members import trust_in
 from tests.support.simulated_logs import known_fit
 

@@ -92,11 +92,13 @@ def test_the_five_bar_moves_as_in_mujoco():
         along, sizes = f"{body.centre[0]} 0 0", " ".join(map(str, np.diag(body.inertia)))
         frames.append(
             f'<body pos="{body.position[0]} 0 0"><joint axis="0 -1 0"/><site name="end{index}" '
-            f'pos="{2 * body.centre[0]} 0 0"/><inertial pos="{along}" mass="{body.mass}" diaginertia="{sizes}"/>'
+            f'pos="{2 * body.centre[0]} 0 0"/>'
+            f'<inertial pos="{along}" mass="{body.mass}" diaginertia="{sizes}"/>'
         )
     xml = (
         f"<mujoco><worldbody>{frames[0]}{frames[1]}</body></body>{frames[2]}{frames[3]}</body></body></worldbody>"
-        '<equality><connect site1="end1" site2="end3" solimp="0.99999 0.99999 0.001 0.5 2"/></equality></mujoco>'
+        '<equality><connect site1="end1" site2="end3" solimp="0.99999 0.99999 0.001 0.5 2"/>'
+        "</equality></mujoco>"
     )
     model = mujoco.MjModel.from_xml_string(xml)  # pyright: ignore[reportAttributeAccessIssue]
     data = mujoco.MjData(model)  # pyright: ignore[reportAttributeAccessIssue]
@@ -243,7 +245,7 @@ def test_a_constant_error_is_no_noise():
 
 
 def test_the_rate_of_recording_does_not_matter():
-    """Friction takes the same share of the torque, seen by 100, 250 or 1000 rows in the same time."""
+    """Friction takes the same share of the torque with 100, 250 or 1000 rows in the same time."""
     found = [
         diagnose(TRUTH, noisy(with_friction(swung(ARM, LIMITS, [0, 1], samples=rows)), 0.03))
         for rows in (100, 250, 1000)

@@ -14,7 +14,7 @@ from delan.errors import ModelError
 from delan.joints import Dataset, Energy, Joints, TorqueComponents
 from delan.learning.scores import Errors, evaluate
 from delan.models.dynamics import Promises
-from delan.models.feed_forward import FeedForwardNetwork
+from delan.models.networks import FeedForwardNetwork
 from delan.models.rigid_body import RigidBody
 from delan.paper.motion_logs import letter_log
 from delan.robots.arms import TWO_LINK
@@ -150,7 +150,7 @@ def test_a_path_is_no_model():
 def test_other_joints_are_refused():
     with pytest.raises(
         ModelError,
-        match="the model has 1 joints and pendulum has 2; use the model's own robot and joint order",
+        match="the model has 1 joints and pendulum has 2; use the model's own robot",
     ):
         evaluate(Pendulum(), two_joints(("revolute", "revolute")))
     with pytest.raises(

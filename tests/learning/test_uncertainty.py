@@ -16,7 +16,7 @@ import pytest
 from delan import storage
 from delan.cli.describe_command import read_description
 from delan.errors import ModelError, ModelFileError, SettingsError
-from delan.identification.links import identifiable_links, in_plain_frames
+from delan.identification.identifiable_links import identifiable_links, in_plain_frames
 from delan.joints import Dataset, Joints
 from delan.learning.model_fit import TrainingStart, fit_model
 from delan.learning.residual_check import diagnose
@@ -33,11 +33,11 @@ from delan.learning.uncertainty import (
     trust,
 )
 from delan.models.dynamics import InverseDynamics
-from delan.models.feed_forward import FeedForwardSettings
 from delan.models.friction import Friction, FrictionSettings
 from delan.models.friction_memory import remembered
 from delan.models.geometry import from_rigid_body, learned_arm, to_rigid_body
 from delan.models.model import Model, as_model, without_trust
+from delan.models.networks import FeedForwardSettings
 from delan.models.rigid_body import RigidBody
 from delan.models.trust import Domain, Trust
 from delan.motions.cosines import cosines
@@ -45,7 +45,7 @@ from delan.online.controller import Compiled
 from delan.robots.arms import TWO_LINK
 from delan.solvers import marquardt
 from delan.solvers.loss import Objective, Samples, Scale
-from delan.solvers.settings import TrainingSettings
+from delan.solvers.training import TrainingSettings
 from tests.support.members import (
     MIXED,
     actuator,

@@ -18,11 +18,10 @@ from delan.errors import ModelError, SettingsError
 from delan.joints import Joints, Recording
 from delan.logs import doctor
 from delan.logs.doctor import Finding, cases, check_up, examine, torque
-from delan.logs.doctor.checked_log import CheckedLog, DescribedRobot
+from delan.logs.doctor.checked_log import CheckedLog, DescribedRobot, Motion, measured_columns
+from delan.logs.doctor.coverage import quantum, reversals
 from delan.logs.doctor.finding import WHY, Case
 from delan.logs.doctor.lags import lag_error
-from delan.logs.doctor.levels import quantum, reversals
-from delan.logs.doctor.motion import Motion, measured_columns
 from delan.logs.preparation import PreparationSettings, prepare
 from delan.logs.segments import spans
 from delan.report.check_picture import draw_check

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from delan.joints import Joints
-from delan.mechanics import euler_lagrange, triangle
+from delan.mechanics import euler_lagrange
 from delan.mechanics.integration import rollout
 from tests.support.members import network
 from tests.support.oracles import paper_layer_torque, torque_from_lagrangian
@@ -48,11 +48,11 @@ def test_the_paper_with_its_own_choices(dof):
 def test_entries_multiply_as_their_matrix(dof):
     key, other = jax.random.split(jax.random.key(dof))
     chol, v = jnp.tril(jax.random.normal(key, (dof, dof))), jax.random.normal(other, (dof,))
-    entries = chol[triangle.places(dof)]
-    np.testing.assert_array_equal(triangle.dense(entries), chol)
+    entries = chol[euler_lagrange.places(dof)]
+    np.testing.assert_array_equal(euler_lagrange.dense(entries), chol)
     np.testing.assert_array_equal(entries[:dof], np.diag(chol))
-    np.testing.assert_allclose(triangle.times(entries, v), chol @ v, atol=1e-14)
-    np.testing.assert_allclose(triangle.transposed_times(entries, v), chol.T @ v, atol=1e-14)
+    np.testing.assert_allclose(euler_lagrange.times(entries, v), chol @ v, atol=1e-14)
+    np.testing.assert_allclose(euler_lagrange.transposed_times(entries, v), chol.T @ v, atol=1e-14)
 
 
 def published_arm(q):
@@ -60,7 +60,7 @@ def published_arm(q):
     off = 0.5176145833 + 0.5 * jnp.cos(q[1])
     inertia = jnp.array([[1.3727291667 + jnp.cos(q[1]), off], [off, 0.5176145833]])
     potential = 2.625 * jnp.sin(q[0]) + 1.5 * jnp.sin(q[0] + q[1])
-    return jnp.linalg.cholesky(inertia)[triangle.places(2)], potential
+    return jnp.linalg.cholesky(inertia)[euler_lagrange.places(2)], potential
 
 
 def test_against_a_closed_form():

@@ -1,4 +1,4 @@
-"""The Lagrangian chain against other derivations of the same mechanics, and what a fit of it finds."""
+"""The Lagrangian chain against other derivations of the same mechanics, and fits of it."""
 
 from dataclasses import replace
 from typing import Any
@@ -14,7 +14,7 @@ from delan.joints import Joints
 from delan.learning.model_fit import fit_model
 from delan.learning.scores import evaluate
 from delan.learning.study import Study
-from delan.mechanics import euler_lagrange, triangle
+from delan.mechanics import euler_lagrange
 from delan.mechanics.kinematic_tree import Tree
 from delan.models.chain import LagrangianChain, LagrangianChainSettings, looseness, settled
 from delan.models.dynamics import Normalisation
@@ -24,7 +24,7 @@ from delan.models.model import Model
 from delan.models.rigid_body import RigidBody
 from delan.robots.arms import DRIVE_INERTIA, TWO_LINK, WAM7
 from delan.solvers.loss import Objective, Samples, Scale, loss
-from delan.solvers.settings import TrainingSettings
+from delan.solvers.training import TrainingSettings
 from tests.support.members import chain, network, noisy
 from tests.support.oracles import torque_from_lagrangian
 from tests.support.random_arms import random_arm, rigid, scattered, swung
@@ -96,7 +96,7 @@ def test_sweeps_agree_with_the_euler_lagrange_functions(random_chain):
     """Against the law as the network uses it, from a factor of the inertia and the potential."""
 
     def terms(q):
-        chol = jnp.linalg.cholesky(random_chain.mass_matrix(q))[triangle.places(len(q))]
+        chol = jnp.linalg.cholesky(random_chain.mass_matrix(q))[euler_lagrange.places(len(q))]
         return chol, random_chain.energy(q, jnp.zeros_like(q)).potential
 
     parts = jax.jit(lambda *motion: euler_lagrange.components(terms, *motion))

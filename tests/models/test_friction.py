@@ -15,11 +15,17 @@ from hypothesis import strategies as st
 
 from delan.errors import ModelError, SettingsError
 from delan.joints import Joints
-from delan.mechanics.friction_curves import load_friction, stop, stribeck, without_load_friction
-from delan.models import friction_terms
+from delan.mechanics import friction_terms
+from delan.mechanics.friction_terms import (
+    FrictionLaw,
+    Term,
+    load_friction,
+    stop,
+    stribeck,
+    without_load_friction,
+)
 from delan.models.dynamics import projected
 from delan.models.friction import Friction, FrictionSettings, MotorPair
-from delan.models.friction_terms import FrictionLaw, Term
 from delan.models.model import Model
 from delan.models.rigid_body import RigidBody
 from delan.robots.arms import TWO_LINK
@@ -142,7 +148,7 @@ def test_asymmetric_friction_has_a_size_for_each_way():
 
 
 def test_a_pair_turns_with_both_joints():
-    """q_m = q_0 + 0.6 q_1: the torque at the motor acts on joint 0 in full and on joint 1 with 0.6."""
+    """q_m = q_0 + 0.6 q_1: the motor acts on joint 0 in full and on joint 1 with 0.6."""
     settings = FrictionSettings(("viscous", "offset", "load"), pairs=PAIRS[:1])
     weights = np.zeros((3, 4))
     weights[:, 3] = 2.0, 50.0, 50.0  # what has no effect on a pair must have none

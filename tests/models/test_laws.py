@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from delan.errors import ModelError
 from delan.joints import Joints
-from delan.mechanics import triangle
+from delan.mechanics import euler_lagrange
 from delan.models.dynamics import DynamicsModel, InverseDynamics
 from delan.models.model import Model
 from tests.support.members import (
@@ -125,7 +125,7 @@ def test_coriolis_torque_is_quadratic_in_velocity(member):
 
 
 def test_power_balance(member):
-    """What the torques feed in beyond friction, the energy gains: d(T + V)/dt = q̇ᵀ (τ − friction)."""
+    """Energy gains what torques feed in beyond friction: d(T + V)/dt = q̇ᵀ (τ − friction)."""
     name, model = member
     if name in WITHOUT_ENERGY:
         pytest.skip("has no potential energy")
@@ -194,7 +194,7 @@ def test_a_batch_is_its_samples(name):
 def test_inertia_is_positive_definite_for_every_weight(seed, scale, offset, q, diagonal):
     """Not only for trained weights: the factor's diagonal never falls below the offset."""
     model = network(MIXED, seed, scale, offset=offset, diagonal=diagonal, width=8)
-    chol = triangle.dense(model._terms(jnp.asarray(q))[0])
+    chol = euler_lagrange.dense(model._terms(jnp.asarray(q))[0])
     units = model.normalisation
     floor = np.sqrt(units.tau_std / units.qdd_std) * offset
     assert (np.diag(chol) >= floor).all()
@@ -227,7 +227,7 @@ def test_a_model_takes_what_people_have_and_refuses_the_rest(name):
         np.testing.assert_allclose(model.inverse_dynamics(*given), expected)
     with pytest.raises(
         ModelError,
-        match=rf"expected one sample of {n} joints, shape \({n},\), got shape \(5, {n}\); use jax.vmap",
+        match=rf"expected one sample of {n} joints, shape \({n},\), got shape \(5, {n}\)",
     ):
         model.inverse_dynamics(*jnp.zeros((3, 5, n)))
     with pytest.raises(ModelError, match=rf"got shape \({n + 1},\)"):

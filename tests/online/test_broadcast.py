@@ -32,9 +32,9 @@ from delan.online.clocks import SteppedClock
 from delan.online.controller import Compiled, NoFeedForward, on_device
 from delan.online.host import Host
 from delan.online.host_process import LiveSettings, begin
-from delan.online.learner import ProcessLearner, Task
+from delan.online.learner import LearnerSettings
+from delan.online.learner_process import ProcessLearner, Task
 from delan.online.loop import LoopSettings, Observers, Rig, run_loop
-from delan.online.online_learner import LearnerSettings
 from delan.online.online_run import KICK_SECONDS, DisturbedRobot
 from delan.online.recorder import Recorder, RecordingFormat
 from delan.online.schedule import make_schedule

@@ -348,7 +348,10 @@ def test_an_interrupted_write_still_lets_go(monkeypatch):
 def test_a_visitor_of_its_own_takes_nothing_along():
     with Latest(3) as latest:
         latest.write([1, 2, 3])
-        script = f"from delan.online.channels import Latest; print(Latest.attach('{latest.name}').read())"
+        script = (
+            "from delan.online.channels import Latest; "
+            f"print(Latest.attach('{latest.name}').read())"
+        )
         ended = subprocess.run(
             [sys.executable, "-c", script], capture_output=True, text=True, check=True
         )
@@ -357,7 +360,10 @@ def test_a_visitor_of_its_own_takes_nothing_along():
 
 
 def test_segments_go_with_an_owner_that_is_killed():
-    script = "import time; from delan.online.channels import Latest; c = Latest(3); print(c.name, flush=True); "
+    script = (
+        "import time; from delan.online.channels import Latest; "
+        "c = Latest(3); print(c.name, flush=True); "
+    )
     owner = subprocess.Popen(
         [sys.executable, "-c", f"{script}time.sleep(600)"],
         stdout=subprocess.PIPE,

@@ -17,10 +17,9 @@ import delan
 from delan.deploy.compiler import find_compiler
 from delan.errors import ModelError, SettingsError
 from delan.joints import JointLimits, Joints, JointState, JointTarget
-from delan.models.feed_forward import FeedForwardSettings
 from delan.models.friction import FrictionSettings
 from delan.models.model import Blueprint
-from delan.models.network import LagrangianNetworkSettings
+from delan.models.networks import FeedForwardSettings, LagrangianNetworkSettings
 from delan.models.rigid_body import RigidBody
 from delan.online.controller import (
     Compiled,

@@ -77,7 +77,7 @@ def addresses(mark: Path) -> list[Path]:
 
 
 def learning(mark: Path) -> bool:
-    """Whether a learner's process is there; somebody looks, so that the run does not wait for that."""
+    """Whether a learner's process exists; somebody looks, so that the run does not wait."""
     if addresses(mark):
         audience = Audience(read_address(addresses(mark)[0]))
         audience.order()
@@ -98,7 +98,7 @@ def test_an_interrupt_ends_a_view_that_prepares(moment, tmp_path):
     command = [
         sys.executable,
         "-c",
-        "from delan.cli.main import main; main()",
+        "from delan.cli.main import app; app()",
         "view",
         "--port",
         "0",

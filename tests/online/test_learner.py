@@ -19,19 +19,24 @@ from delan.errors import SettingsError
 from delan.joints import Joints
 from delan.logs.filters import CausalSampler
 from delan.models.chain import LagrangianChainSettings
-from delan.models.feed_forward import FeedForwardSettings
 from delan.models.friction import FrictionSettings
 from delan.models.model import Blueprint
-from delan.models.network import LagrangianNetworkSettings
-from delan.online import learner as learner_module
+from delan.models.networks import FeedForwardSettings, LagrangianNetworkSettings
+from delan.online import learner_process as learner_module
 from delan.online.channels import Latest
-from delan.online.learner import LearnerError, LearnerNote, ProcessLearner, SteppedLearner, Task
-from delan.online.online_learner import (
+from delan.online.learner import (
     STALLED_STEPS,
     LearnerSettings,
     Memory,
     OnlineLearner,
     _Start,
+)
+from delan.online.learner_process import (
+    LearnerError,
+    LearnerNote,
+    ProcessLearner,
+    SteppedLearner,
+    Task,
 )
 
 DT = 0.002

@@ -1,4 +1,4 @@
-"""The control loop: it tracks, it never waits, and no fault of anyone lets a torque out of bounds."""
+"""The control loop: it tracks, it never waits, and no fault lets a torque out of bounds."""
 
 import errno
 import json
@@ -18,8 +18,8 @@ import pytest
 from delan.errors import DataError, SettingsError
 from delan.joints import JointLimits, JointState, JointTarget, Trajectory
 from delan.logs.recording_file import read_recording_file
-from delan.models.feed_forward import FeedForwardSettings
 from delan.models.model import Blueprint
+from delan.models.networks import FeedForwardSettings
 from delan.models.rigid_body import RigidBody
 from delan.motions.cosines import cosines
 from delan.online import recorder as recorder_module
@@ -33,7 +33,7 @@ from delan.online.controller import (
     NoFeedForward,
 )
 from delan.online.guard import GuardSettings
-from delan.online.learner import Learner
+from delan.online.learner_process import Learner
 from delan.online.loop import LoopSettings, Observers, Rig, run_loop
 from delan.online.recorder import Recorder, RecordingFormat
 from delan.online.schedule import make_schedule
@@ -748,7 +748,7 @@ BAD_REFERENCES = {
     ),
     "too fast": (
         cosines(LIMITS, key=jax.random.key(0), share=0.4).at_speed(10.0).sample(DT),
-        r"cosines, column qd, row \d+: joint \d should move at 1\d(\.\d)? rad/s .* limit of 10; slow",
+        r"cosines, column qd, row \d+: joint \d should move at 1\d(\.\d)? rad/s .* limit of 10",
     ),
     "no numbers": (
         replace(LETTER, qd=np.where(LETTER.t[:, None] < 0.01, LETTER.qd, np.nan)),

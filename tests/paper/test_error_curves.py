@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import bootstrap, trim_mean
 
-from delan.paper.error_curves import bootstrap_interval, interquartile_mean, pooled, seed_statistics
+from delan.paper.comparison import bootstrap_interval, interquartile_mean, pooled, seed_statistics
 
 
 def test_the_spread_is_that_of_the_percentiles_of_the_paper():

@@ -22,7 +22,6 @@ from delan.paper import (
     torque_components,
     tuning,
 )
-from delan.paper.catalogue import EXPERIMENTS, run_cell
 from delan.paper.cells import Cell, Results, Size
 from delan.paper.motion_logs import (
     LETTER_SAMPLES,
@@ -32,6 +31,7 @@ from delan.paper.motion_logs import (
     shuffled_letters,
     with_noise,
 )
+from delan.paper.reproduction import EXPERIMENTS, run_cell
 from delan.robots.arms import TWO_LINK, WAM4, WAM4_ANALYTIC
 
 DATA = Path(__file__).parents[3] / "shared" / "data"

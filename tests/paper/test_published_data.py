@@ -11,7 +11,7 @@ from delan.learning.scores import evaluate
 from delan.learning.study import Study
 from delan.logs.preparation import prepare
 from delan.logs.reading import read_log
-from delan.solvers.settings import TrainingSettings
+from delan.solvers.training import TrainingSettings
 
 
 @pytest.fixture(scope="module")

@@ -19,10 +19,10 @@ from delan.cli import reproduce_command
 from delan.cli.main import app
 from delan.errors import SettingsError
 from delan.figures import drawing
-from delan.paper import catalogue
+from delan.paper import reproduction
 from delan.paper.backends import Backend
 from delan.paper.cells import Cell, Drawn, Experiment, Results, Size, Store, Stored
-from delan.paper.error_curves import bootstrap_interval, pooled, seed_statistics
+from delan.paper.comparison import bootstrap_interval, pooled, seed_statistics
 from delan.paper.grid import GridProgress, Outcome
 from delan.paper.reproduction import (
     CostEstimate,
@@ -305,12 +305,12 @@ def test_seeds_without_a_finite_number_are_counted_not_averaged():
 
 @pytest.fixture
 def command(tmp_path, monkeypatch) -> Callable[..., Any]:
-    """The command in a folder of its own, with the toy experiments for a catalogue."""
+    """The command in a folder of its own, with the toy experiments for a reproduction."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "xla"))
     monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
-    monkeypatch.setattr(catalogue, "EXPERIMENTS", dict(toy.EXPERIMENTS))
-    monkeypatch.setattr(catalogue, "run_cell", toy.run_cell)
+    monkeypatch.setattr(reproduction, "EXPERIMENTS", dict(toy.EXPERIMENTS))
+    monkeypatch.setattr(reproduction, "run_cell", toy.run_cell)
     return lambda *words: CliRunner().invoke(app, ["reproduce", *words], catch_exceptions=False)
 
 
@@ -338,7 +338,7 @@ def test_the_command_prints_each_verdict(command, tmp_path):
 
 def test_a_figure_that_cannot_be_drawn_shows_in_the_exit_code(command, tmp_path, monkeypatch):
     stored(tmp_path / "results", toy.SLOPE)
-    monkeypatch.setitem(catalogue.EXPERIMENTS, "slope", replace(toy.SLOPE, draw=broken))
+    monkeypatch.setitem(reproduction.EXPERIMENTS, "slope", replace(toy.SLOPE, draw=broken))
     ran = command("slope", "--quick", "--redraw")
     assert ran.exit_code == 1
     assert "slope: The figures could not be drawn: RuntimeError: no ink <left>" in ran.stderr
@@ -352,7 +352,7 @@ def test_an_interrupt_keeps_finished_cells_and_says_how_to_continue(command, tmp
         raise KeyboardInterrupt
 
     stored(tmp_path / "results", toy.SLOPE)
-    monkeypatch.setitem(catalogue.EXPERIMENTS, "slope", replace(toy.SLOPE, draw=interrupted))
+    monkeypatch.setitem(reproduction.EXPERIMENTS, "slope", replace(toy.SLOPE, draw=interrupted))
     ran = command("slope", "--quick")
     assert ran.exit_code == 130
     assert (

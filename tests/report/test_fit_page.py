@@ -110,8 +110,8 @@ def test_the_page_of_a_part_of_a_log_says_so(two_link):
 def test_what_a_model_does_not_know_is_not_drawn(two_link):
     page = page_of(told_by(but(two_link, "feedforward", "constant")))
     assert page.count("data:image/svg+xml;base64,") == 3
-    assert "feed-forward network knows the torque alone, not its parts" in page
-    assert "feed-forward network has no friction of its own" in page
+    assert "feed-forward network predicts the torque alone" in page
+    assert "feed-forward network has no friction terms" in page
 
 
 def test_the_page_of_a_test_log_with_a_band(two_link):
@@ -127,7 +127,7 @@ def test_the_page_of_a_test_log_with_a_band(two_link):
             report, fit=fit, coverage=coverage(trusted, report.test_set), motion_file="next.npz"
         )
     )
-    assert "the shares are of the test motion" in page
+    assert "the shares are those of the test motion" in page
     assert "twice the data would remove about 20 % of the error" in page
     assert "elbow, between 0.20 and 1.20 rad at up to 2.00 rad/s" in page
     assert "It is in next.npz" in page
@@ -143,8 +143,8 @@ def test_a_model_that_learned_from_validation_is_not_shown_on_it(two_link):
     assert alone.shown(alone.chosen, alone.unseen) is first.model
     assert tested.shown(tested.chosen, tested.test_set) is fit.entries[2].model
     assert tested.shown(tested.chosen, fit.validation) is first.model
-    assert "after that it learned once more, from all motion of the log" in page_of(alone)
-    assert "it learned once more" not in page_of(told_by(two_link))
+    assert "After that it was trained once more on all motion of the log" in page_of(alone)
+    assert "trained once more" not in page_of(told_by(two_link))
 
 
 def test_the_verdict_says_which_model_and_why(two_link):

@@ -12,7 +12,7 @@ from delan.joints import Dataset, Joints
 from delan.models.dynamics import Normalisation, Promises, in_precision, trainable
 from delan.models.friction import Friction
 from delan.models.model import Model
-from delan.models.network import LagrangianNetwork, LagrangianNetworkSettings
+from delan.models.networks import LagrangianNetwork, LagrangianNetworkSettings
 from delan.solvers.loss import Objective, Samples, Scale, data_loss, loss, residual
 from delan.solvers.marquardt import MarquardtSettings, _normal_equations, init, update
 from tests.support.members import pendulum

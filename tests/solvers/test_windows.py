@@ -22,8 +22,8 @@ from delan.models.friction import FrictionSettings
 from delan.models.model import as_model
 from delan.models.rigid_body import RigidBody
 from delan.robots.arms import TWO_LINK
-from delan.solvers.settings import TrainingSettings
-from delan.solvers.windows import SECONDS, Windows, mean_torque
+from delan.solvers.loss import SECONDS, Windows, mean_torque
+from delan.solvers.training import TrainingSettings
 from tests.support.members import DYNAMICS, actuated, friction_in
 
 mean_torques = eqx.filter_jit(jax.vmap(mean_torque, in_axes=(None, 0)))

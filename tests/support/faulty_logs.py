@@ -10,7 +10,7 @@ import numpy as np
 
 from delan.joints import JointLimits, Recording, Trajectory
 from delan.logs.doctor import Finding
-from delan.logs.doctor.motion import measured_columns
+from delan.logs.doctor.checked_log import measured_columns
 from delan.models.rigid_body import RigidBody
 from delan.motions.cosines import cosines
 from delan.robots.arms import DRIVE_INERTIA, TWO_LINK, WAM4, WAM7, letter_motion

@@ -1,4 +1,4 @@
-"""Logs in every form, each written by a library that is not ours: what `read_log` must read back."""
+"""Logs in every form, written by libraries that are not ours: `read_log` must read them back."""
 
 import csv
 from collections.abc import Callable, Mapping, Sequence

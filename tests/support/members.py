@@ -11,10 +11,14 @@ import numpy as np
 from delan.joints import Dataset, Joints
 from delan.models.chain import LagrangianChain, LagrangianChainSettings
 from delan.models.dynamics import DynamicsModel, InverseDynamics, Normalisation
-from delan.models.feed_forward import FeedForwardNetwork, FeedForwardSettings
 from delan.models.friction import Friction, FrictionSettings, MotorPair, Term
 from delan.models.model import Model, as_model
-from delan.models.network import LagrangianNetwork, LagrangianNetworkSettings
+from delan.models.networks import (
+    FeedForwardNetwork,
+    FeedForwardSettings,
+    LagrangianNetwork,
+    LagrangianNetworkSettings,
+)
 from delan.models.rigid_body import RigidBody
 from delan.models.trust import Domain, Trust
 from delan.robots.arms import TWO_LINK

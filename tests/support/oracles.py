@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from delan.models.feed_forward import ACTIVATIONS, Affine
-from delan.models.network import POSITIVE, LagrangianNetwork
+from delan.models.networks import ACTIVATIONS, POSITIVE, Affine, LagrangianNetwork
 
 
 def torque_from_lagrangian(

@@ -20,14 +20,14 @@ from delan.learning.scores import Scores, evaluate
 from delan.learning.study import Entry, Study, TrainingResult, WindowTrial
 from delan.logs.preparation import PreparationSettings, prepare
 from delan.models.dynamics import Normalisation
-from delan.models.feed_forward import FeedForwardNetwork
 from delan.models.friction import Friction
 from delan.models.geometry import model_of
 from delan.models.model import Model
+from delan.models.networks import FeedForwardNetwork
 from delan.models.rigid_body import RigidBody
 from delan.paper.motion_logs import cosine_motion
 from delan.robots.description import Arm
-from delan.solvers.settings import TrainingSettings
+from delan.solvers.training import TrainingSettings
 
 CUTOFF = PreparationSettings(cutoff=10.0)
 

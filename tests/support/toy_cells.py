@@ -12,7 +12,7 @@ from jaxtyping import Array
 from threadpoolctl import threadpool_info
 
 from delan.models.model import Blueprint
-from delan.models.network import LagrangianNetworkSettings
+from delan.models.networks import LagrangianNetworkSettings
 from delan.models.rigid_body import RigidBody
 from delan.paper.cells import Cell, Result
 from delan.robots.arms import TWO_LINK, letter_motion

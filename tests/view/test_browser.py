@@ -71,7 +71,7 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
 @contextmanager
 def serving(environment: dict[str, str], *words: str) -> Iterator[tuple[subprocess.Popen, str]]:
     """Run `delan view`; yields its process and the address that it prints."""
-    program = "from delan.cli.main import main; main()"
+    program = "from delan.cli.main import app; app()"
     command = [sys.executable, "-c", program, "view", *words, "--port", "0"]
     server = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None

@@ -23,8 +23,14 @@ from delan.robots.arms import TWO_LINK, letter_motion
 from delan.view import run_process, sources
 from delan.view.live_page import ended_text
 from delan.view.run_process import wait_for_address
-from delan.view.sources import LiveSource, ReplaySource, Source, recorded_arm
-from delan.view.torque_parts import learned_decomposition, rigid_body_decomposition
+from delan.view.sources import (
+    LiveSource,
+    ReplaySource,
+    Source,
+    learned_decomposition,
+    recorded_arm,
+    rigid_body_decomposition,
+)
 from tests.support.stand_ins import CHAIN, chain_weights, recorded_letter
 
 DT = 2e-3

@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from .app import SeedOption, app, command, require_writable
-from .terminal import show_scores, watching
+from .app import SeedOption, app, command, require_writable, show_scores, watching
 
 
 @app.command()

@@ -20,8 +20,8 @@ from .app import (
 )
 
 if TYPE_CHECKING:
-    from ..identification.axes import IdentifiableAxes
-    from ..identification.links import IdentifiableLinks
+    from ..identification.identifiable_axes import IdentifiableAxes
+    from ..identification.identifiable_links import IdentifiableLinks
     from ..models.geometry import LearnedArm
     from ..models.rigid_body import RigidBody
 
@@ -134,8 +134,8 @@ def read_description(path: Path) -> Description:
     import numpy as np
 
     from .. import storage
-    from ..identification.axes import identifiable_axes
-    from ..identification.links import identifiable_links
+    from ..identification.identifiable_axes import identifiable_axes
+    from ..identification.identifiable_links import identifiable_links
     from ..models.geometry import learned_arm
     from ..models.model import without_trust
 
@@ -204,7 +204,7 @@ def _axis_doubts(arm: "LearnedArm", axes: "IdentifiableAxes | None") -> Iterator
 
 def _draw(description: Description, path: Path, truth: Path | None) -> None:
     """Draw the learned skeleton, over the true one if its URDF is given."""
-    from ..report.arm_figure import draw_skeleton
+    from ..report.robot_figures import draw_skeleton
 
     arm = description.require_arm("--plot")
     true_arm = None
@@ -237,7 +237,7 @@ def write_urdf(description: Description, path: Path) -> list[str]:
     import jax
     import numpy as np
 
-    from ..identification.links import in_plain_frames
+    from ..identification.identifiable_links import in_plain_frames
     from ..models.chain import GRAVITY_ACCELERATION
     from ..robots.robot_files import urdf_of
     from ..storage import write_whole

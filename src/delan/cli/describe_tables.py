@@ -9,8 +9,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from ..identification.axes import IdentifiableAxes
-from ..identification.links import IdentifiableLinks
+from ..identification.identifiable_axes import IdentifiableAxes
+from ..identification.identifiable_links import IdentifiableLinks
 from ..models.chain import GRAVITY_ACCELERATION
 from ..models.friction import Friction
 from ..models.geometry import LearnedArm

@@ -6,9 +6,8 @@ from typing import Any
 
 import typer
 
-from .app import JsonOption, ModelArgument, app, command
+from .app import JsonOption, ModelArgument, app, command, say_if_useless, show_scores
 from .log_options import LogsArgument, name_of, read_for_model, takes_log_options
-from .terminal import say_if_useless, show_scores
 
 
 @app.command()

@@ -22,11 +22,13 @@ from .app import (
     option,
     read_friction,
     require_writable,
+    say,
+    say_if_excerpt,
     takes,
     versions,
+    watching,
 )
 from .log_options import LogsArgument, described_robot, name_of, takes_log_options
-from .terminal import say, say_if_excerpt, watching
 
 if TYPE_CHECKING:
     from ..learning.fit_settings import FitSettings
@@ -189,8 +191,7 @@ class FitRequest:
     @property
     def models(self) -> "str | Architecture":
         """The model that was asked for, by its name or, with a size, by its settings."""
-        from ..models.feed_forward import FeedForwardSettings
-        from ..models.network import LagrangianNetworkSettings
+        from ..models.networks import FeedForwardSettings, LagrangianNetworkSettings
 
         if self.width is None and self.depth is None:
             return self.model
@@ -214,7 +215,7 @@ class FitRequest:
         from ..learning.fit_settings import FitSettings
         from ..learning.model_fit import TrainingStart
         from ..solvers.loss import Objective
-        from ..solvers.settings import TrainingSettings
+        from ..solvers.training import TrainingSettings
 
         training = TrainingSettings(
             optimizer=self.optimizer,

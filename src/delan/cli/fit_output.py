@@ -28,8 +28,8 @@ from ..models.dynamics import require_same_joints
 from ..report.fit_page import write_page
 from ..report.fit_report import NAMES, FitReport, verdict_text
 from ..storage import SEEN_SHARE, save, write_whole
+from .app import plain, say, say_if_excerpt, say_if_useless
 from .fit_command import FitRequest
-from .terminal import plain, say, say_if_excerpt, say_if_useless
 
 # Rows of a test log that are read before the training, to refuse a wrong log early.
 FIRST_ROWS = 1000

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ModelFileError, SettingsError
-from .app import option, takes
-from .terminal import say_if_excerpt
+from .app import option, say_if_excerpt, takes
 
 if TYPE_CHECKING:
     from ..joints import Dataset, Joints, Recording

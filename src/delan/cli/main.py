@@ -1,9 +1,5 @@
 """The `delan` command. Heavy imports stand inside the commands: `delan --help` answers at once."""
 
-from typing import Annotated
-
-import typer
-
 # Each command adds itself to the app when its module is imported.
 from . import (  # noqa: F401
     check_command,
@@ -19,22 +15,9 @@ from . import (  # noqa: F401
     reproduce_command,
     view_command,
 )
-from .app import app, versions
+from .app import app
 
-
-def main() -> None:
-    """Run the command line."""
-    app()
-
-
-@app.callback(invoke_without_command=True)
-def _version(
-    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
-) -> None:
-    if version:
-        typer.echo(f"delan {versions('delan')['delan']}")
-        raise typer.Exit
-
+__all__ = ["app"]
 
 if __name__ == "__main__":
-    main()
+    app()

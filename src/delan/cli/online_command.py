@@ -26,10 +26,10 @@ from .app import (
     option,
     read_friction,
     require_writable,
+    say,
     takes,
     write_picture,
 )
-from .terminal import say
 
 if TYPE_CHECKING:
     from ..online.broadcast import Onlooker
@@ -249,7 +249,7 @@ def _announced(settings: "OnlineRun", stop: threading.Event) -> Iterator["Onlook
 
 def _write_files(settings: "OnlineRun", outcome: "OnlineOutcome", folder: Path) -> list[Path]:
     """Write pictures and the learned model; return their paths."""
-    from ..report.motion_figures import draw_tracking, draw_written
+    from ..report.robot_figures import draw_tracking, draw_written
     from ..storage import save
 
     figures: dict[Path, Any] = {}

@@ -122,7 +122,7 @@ def _draw(arm: "Arm", motions: list["Trajectory"], kind: str) -> Any:
     import numpy as np
 
     from ..joints import Trajectory
-    from ..report.motion_figures import draw_motion, draw_strokes
+    from ..report.robot_figures import draw_motion, draw_strokes
     from ..robots.arms import pen_position
 
     if kind != "letters":

@@ -17,8 +17,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from ..errors import SettingsError
-from .app import app, argument, command, json_flag, option, require_writable, takes
-from .terminal import say
+from .app import app, argument, command, json_flag, option, require_writable, say, takes
 
 if TYPE_CHECKING:
     from ..paper.cells import SizeName
@@ -77,9 +76,8 @@ class ReproduceRequest:
     def settings(self) -> "ReproduceSettings":
         """The settings of the reproduction."""
         from ..paper.backends import Backend
-        from ..paper.catalogue import EXPERIMENTS
         from ..paper.cells import Size
-        from ..paper.reproduction import ReproduceSettings, choose
+        from ..paper.reproduction import EXPERIMENTS, ReproduceSettings, choose
 
         names = [*(self.figures or ()), *(self.only or ())]
         choose(names, EXPERIMENTS)  # refuses unknown names
@@ -157,16 +155,15 @@ def command_line(settings: "ReproduceSettings") -> str:
 
 def run_reproduction(settings: "ReproduceSettings", *, watch: bool, as_json: bool) -> int:
     """Estimate, compute, draw, write and print; return the exit code."""
-    from ..paper import catalogue
+    from ..paper import reproduction as paper
     from ..paper.cells import Store
-    from ..paper.reproduction import estimate_costs, reproduce
     from ..report.reproduction_page import write_reproduction
 
     console = Console(stderr=True, markup=False, highlight=False)
     estimates = []
     if not settings.redraw:
         store = Store(settings.cells_folder)
-        estimates = estimate_costs(settings, experiments=catalogue.EXPERIMENTS, store=store)
+        estimates = paper.estimate_costs(settings, experiments=paper.EXPERIMENTS, store=store)
         console.print(estimate_table(estimates, settings))
     latest: GridProgress | None = None
     try:
@@ -177,10 +174,10 @@ def run_reproduction(settings: "ReproduceSettings", *, watch: bool, as_json: boo
                 latest = now
                 show(now)
 
-            reproduction = reproduce(
+            reproduction = paper.reproduce(
                 settings,
-                experiments=catalogue.EXPERIMENTS,
-                work=catalogue.run_cell,
+                experiments=paper.EXPERIMENTS,
+                work=paper.run_cell,
                 progress=progress,
             )
         written = write_reproduction(reproduction, command=command_line(settings))

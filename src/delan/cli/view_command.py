@@ -261,7 +261,7 @@ def _set_by_signals(stop: threading.Event) -> Iterator[None]:
 
 def _exit_while_compiling() -> None:
     """Exit at once if the page still compiles; Python would wait for that thread to end."""
-    from ..view.torque_parts import is_building
+    from ..view.sources import is_building
 
     if is_building():
         sys.stdout.flush()

@@ -14,10 +14,9 @@ from jaxtyping import Array, Float
 from ..errors import ModelError, SettingsError
 from ..joints import Joints
 from ..models.chain import LagrangianChain
-from ..models.feed_forward import Affine, FeedForwardNetwork, Perceptron
 from ..models.friction import Friction, FrictionSettings
 from ..models.model import Model, as_model
-from ..models.network import LagrangianNetwork
+from ..models.networks import Affine, FeedForwardNetwork, LagrangianNetwork, Perceptron
 from ..models.trust import Domain
 
 Precision = Literal["float", "double"]

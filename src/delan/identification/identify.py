@@ -50,7 +50,7 @@ class IdentifySettings:
         prior: relative standard deviation of the URDF's parameters, which are pulled towards the
             URDF. None: its values are used only for what the data do not determine.
         reweightings: how often the noise of the joints is estimated and used as their weight.
-        windows: integrate motion and torques against smooth windows (`solvers/windows.py`) and
+        windows: integrate motion and torques against smooth windows (`solvers/loss.py`) and
             ignore accelerations.
         tolerance: singular values of the scaled regressor below this fraction of the largest count
             as zero.

@@ -17,7 +17,7 @@ from ..joints import Dataset, Joints
 from ..models.friction import Friction, FrictionSettings
 from ..models.friction_memory import remembered
 from ..models.rigid_body import RigidBody
-from ..solvers.windows import POINTS, Windows
+from ..solvers.loss import POINTS, Windows
 
 Identifiable = Literal["alone", "combined", "no"]
 

@@ -8,14 +8,12 @@ import jax
 import jax.numpy as jnp
 
 from ..joints import Dataset
-from ..models.feed_forward import FeedForwardSettings
 from ..models.friction import Friction, FrictionSettings
 from ..models.model import Model
-from ..models.network import LagrangianNetworkSettings
+from ..models.networks import FeedForwardSettings, LagrangianNetworkSettings
 from ..solvers.adam import DescentSettings
 from ..solvers.plan import ModelChoice
-from .model_fit import FRESH, TrainingStart, fit_model, score
-from .refinement import without_accelerations
+from .model_fit import FRESH, TrainingStart, fit_model, score, without_accelerations
 from .study import LEAST_SECONDS, Entry, Study, TrainingResult
 
 # Weight decays and widths that the networks are tried with, in this order. Real logs are small and

@@ -17,17 +17,16 @@ from jaxtyping import Float, PRNGKeyArray
 
 from ..errors import DataError
 from ..joints import Dataset, Recording, evenly_spaced, nonzero_scale
-from ..logs.doctor.motion import cutoff_of
+from ..logs.doctor.checked_log import cutoff_of
 from ..logs.excerpts import excerpt_of
 from ..logs.filters import HIGHEST_CUTOFF
 from ..logs.preparation import PreparationSettings, stride
 from ..logs.preparation import prepare as prepared_by
 from ..models.model import Model
 from ..solvers.loss import rigid_slope
-from ..solvers.settings import TrainingSettings
+from ..solvers.training import TrainingSettings
 from .friction_search import START
-from .model_fit import fit_model
-from .refinement import refined
+from .model_fit import fit_model, refined
 from .scores import predict_samples
 from .study import Study, Watcher
 

@@ -21,14 +21,13 @@ from ..joints import Dataset, Recording
 from ..logs.filters import HIGHEST_CUTOFF
 from ..logs.preparation import PreparationSettings, prepare
 from ..models.model import Architecture, Model
-from ..solvers.loss import Objective
+from ..solvers.loss import SECONDS, Objective
 from ..solvers.stages import SAMPLES
-from ..solvers.windows import SECONDS
 from .contenders import Chain, Constant, Network, SingleTraining
 from .cutoff import CutoffSearch, PreparationChoice, choose_preparation
 from .fit_settings import FitOptions, FitSettings, fit_options
+from .model_fit import relearned
 from .more_data import LearningCurve, NextMotion, learning_curve, next_motion
-from .refinement import relearned
 from .study import Budget, Contender, Entry, FrictionChoice, Listener, Study, nobody_listens
 from .uncertainty import TrustSettings, trust
 from .verdict import Verdict, judge

@@ -7,10 +7,9 @@ from typing import Any, Literal, get_args
 
 from ..errors import SettingsError
 from ..logs.preparation import PreparationSettings
-from ..models.feed_forward import FeedForwardSettings
 from ..models.model import Architecture
-from ..models.network import LagrangianNetworkSettings
-from ..solvers.settings import TrainingSettings
+from ..models.networks import FeedForwardSettings, LagrangianNetworkSettings
+from ..solvers.training import TrainingSettings
 from .model_fit import FRESH, TrainingStart
 from .study import FrictionChoice, require_friction
 

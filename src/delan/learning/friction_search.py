@@ -25,13 +25,12 @@ from ..models.dynamics import trainable
 from ..models.friction import Friction, FrictionSettings, MotorPair, Term
 from ..models.friction_memory import remembered
 from ..models.model import Model
-from ..solvers.loss import Data, Samples, rigid_slope, torque
+from ..solvers.loss import Data, Samples, Windows, rigid_slope, torque
 from ..solvers.marquardt import solve_bounded
-from ..solvers.windows import Windows
 
 # The friction that every robot is given to begin with.
 START = FrictionSettings(terms=("viscous", "coulomb", "offset"))
-# Terms in the order in which they are tried; a new one of `models/friction_terms.py` joins here.
+# Terms in the order in which they are tried; a new one of `mechanics/friction_terms.py` joins here.
 TRIED: tuple[Term, ...] = ("stribeck", "stops", "load")
 # Ratios at which joints are tried as pairs on one motor.
 RATIOS = (1.0, 0.6, 0.3, -0.3, -0.6, -1.0)

@@ -10,7 +10,7 @@ from ..joints import Dataset, JointLimits, Trajectory, evenly_spaced, nonzero_sc
 from ..models.model import Model
 from ..motions.excitation import random_motions
 from ..solvers.loss import rigid_slope
-from .refinement import refined
+from .model_fit import refined
 from .scores import evaluate
 
 # Shares of the training data that a model is refitted to.

@@ -21,7 +21,7 @@ from ..mechanics.integration import rollout
 from ..models.dynamics import DynamicsModel, InverseDynamics, require_same_joints
 from ..models.friction_memory import memory_of
 from ..models.model import Model, as_model, without_trust
-from ..solvers.windows import Windows, mean_torque
+from ..solvers.loss import Windows, mean_torque
 
 # A predicted motion is valid while the root mean square over joints of its error stays below this
 # [rad or m].

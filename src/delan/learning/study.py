@@ -21,7 +21,7 @@ from ..joints import Dataset
 from ..logs.split import counting, split_key, split_rows
 from ..models.friction import FrictionSettings
 from ..models.model import Model
-from ..solvers.settings import HistoryRow, Progress, TrainingSettings
+from ..solvers.training import HistoryRow, Progress, TrainingSettings
 from .friction_search import START, SelectionStep
 from .residual_check import Misfit
 from .scores import Scores

@@ -10,8 +10,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.spatial import KDTree
 
 from ..joints import Excerpt, Recording, RowRange, evenly_spaced, nonzero_scale
-from .segments import trajectory_bounds, usual_step
-from .soundness import require_sound
+from .segments import require_sound, trajectory_bounds, usual_step
 
 # A part is joined from at least this many pieces, so that its size comes near the limit.
 FEWEST_PIECES = 4

@@ -12,8 +12,15 @@ from ..errors import DataError, SettingsError
 from ..joints import Dataset, Preparation, Recording
 from . import filters
 from .filters import FEWEST, derivatives, smoothed
-from .segments import LogSegment, TimeFaults, longest_bridged, spans, time_breaks, usual_step
-from .soundness import require_sound
+from .segments import (
+    LogSegment,
+    TimeFaults,
+    longest_bridged,
+    require_sound,
+    spans,
+    time_breaks,
+    usual_step,
+)
 
 # A robot rests while no joint moves by more than this share of its range in this time [s].
 REST_SECONDS = 0.5

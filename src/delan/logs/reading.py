@@ -14,8 +14,7 @@ from .columns import ColumnLayout, find_columns
 from .excerpts import ExcerptBuilder, LogPart, copied_rows, joined_parts, single_parts
 from .formats import KNOWN_FORMS, Sheet, is_bag_folder, is_log, open_log
 from .options import QUANTITIES, LogOptions
-from .segments import usual_step
-from .soundness import require_sound
+from .segments import require_sound, usual_step
 
 # Rows read at once: some tens of MB for a robot of seven joints.
 _ROWS = 200_000

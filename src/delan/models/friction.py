@@ -18,25 +18,30 @@ from jaxtyping import Array, Bool, Float
 
 from ..errors import ModelError, SettingsError
 from ..joints import Joints
-from ..mechanics.friction_curves import load_friction, smooth_sign, stop, without_load_friction
+from ..mechanics.friction_terms import (
+    TERMS,
+    FrictionLaw,
+    MotorMotion,
+    Term,
+    load_friction,
+    smooth_sign,
+    stop,
+    without_load_friction,
+)
 from .dynamics import LinearWeights, MatrixResult
-from .friction_terms import TERMS, FrictionLaw, MotorMotion, Term
 
 Numbers = Array | np.ndarray
 PerJoint = Float[Numbers, " dof"]
 PerMotor = Float[Numbers, " motors"]
 Memory = Float[Numbers, "stops motors"]
 
-# The largest share of the load that load friction may take: from 1 on, no torque would move the
-# joint.
+# The largest share of the load that load friction may take: at 1 no torque would move the joint.
 MOST_LOAD = 0.9
 
 
 @dataclass(frozen=True)
 class MotorPair:
-    """A motor that turns with two joints, q_m = q_first + ratio q_second, as a cable differential
-    does.
-    """
+    """A motor that turns with two joints, q_m = q_first + ratio q_second: a cable differential."""
 
     first: int
     second: int
@@ -60,13 +65,12 @@ class FrictionSettings:
     Attributes:
         terms: names in `TERMS`: armature I q̈, viscous d v, coulomb F_c tanh(v/w), asymmetric
             (Coulomb friction with a size for each direction), stribeck (static friction), a
-            constant offset, load friction μ |τ_c| tanh(v/w) with the conservative torque τ_c, and
+            constant offset, load friction `μ |τ_c| tanh(v/w)` with the conservative torque τ_c, and
             stops, which remember the path: one stop operator for each radius.
         pairs: motors that drive two joints, in addition to the motor of every joint; they have no
             offset and no load friction.
         radii: radii of the stop operators [rad or m].
-        width: w of the Coulomb step [rad/s or m/s]; stribeck_speed: v_s [rad/s or m/s]. Training
-            starts from both.
+        width, stribeck_speed: w and v_s [rad/s or m/s]; training starts from both.
         passive: weights of friction stay ≥ 0, so that it dissipates energy and supplies none; the
             inertias of rotors are never negative.
     """

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float
 
 from ..joints import Dataset
 from ..logs.filters import FEWEST, smoothed
-from ..mechanics.friction_curves import stop
+from ..mechanics.friction_terms import stop
 from .friction import Friction
 
 StopRows = Float[np.ndarray, "time stops motors"]

@@ -23,9 +23,13 @@ from .dynamics import (
     VectorResult,
     one_sample,
 )
-from .feed_forward import FeedForwardNetwork, FeedForwardSettings
 from .friction import Friction, FrictionSettings, Memory
-from .network import LagrangianNetwork, LagrangianNetworkSettings
+from .networks import (
+    FeedForwardNetwork,
+    FeedForwardSettings,
+    LagrangianNetwork,
+    LagrangianNetworkSettings,
+)
 from .trust import Trust
 
 Mechanics = LagrangianChain | LagrangianNetwork

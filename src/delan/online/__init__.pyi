@@ -1,8 +1,8 @@
 from .admission import AdmissionSettings
 from .controller import Gains
 from .guard import GuardSettings
+from .learner import LearnerSettings
 from .loop import LoopSettings, Observers
-from .online_learner import LearnerSettings
 from .online_run import OnlineRun, cosines, run_online
 from .session import OnlineOutcome, Robot, SessionSettings, run
 from .stats import LoopProgress, LoopResult, LoopStats, Tracking

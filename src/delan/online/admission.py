@@ -16,7 +16,7 @@ from ..errors import SettingsError
 from ..joints import JointLimits, JointState
 from ..models.friction import Friction
 from .controller import Compiled, StopMemory, on_device
-from .learner import Learner
+from .learner_process import Learner
 from .schedule import Schedule
 from .stats import Event
 

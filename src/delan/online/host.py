@@ -22,7 +22,7 @@ from .admission import Admission
 from .broadcast import LEARNING, MODES, Broadcast, Orders, ShownPeriod
 from .channels import Latest
 from .host_process import LEARNED, RATE, LiveSettings, ModelName
-from .learner import ProcessLearner
+from .learner_process import ProcessLearner
 from .loop import LoopSettings, Observers
 from .online_run import DisturbedRobot, OnlineRun, feed_forward_for, training_motions
 from .recorder import recording_loss

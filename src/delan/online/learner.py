@@ -1,408 +1,345 @@
-"""Learners beside the loop: in their own process, or, for reproducible runs, inside the caller.
+"""Learning while the robot moves: a memory of samples, and the training steps used offline."""
 
-The loop gives samples and takes weights, and never waits for either. Rows go to the process through
-a `Stream`, weights come back through a `Latest`: plain numbers, no pickles. Both kinds of learner
-run the same `OnlineLearner`.
-"""
+from collections import deque
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
 
-import multiprocessing
-import os
-import signal
-import sys
-import threading
-import time
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
-
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from ..errors import DelanError
+from ..errors import SettingsError
+from ..joints import Dataset
+from ..logs.filters import CausalSampler
+from ..models.dynamics import Normalisation, trainable
 from ..models.model import Blueprint
-from .channels import Latest, Stream
-from .online_learner import LearnerSettings, OnlineLearner, sampler_for
-from .process import leave_core
+from ..solvers import adam, marquardt
+from ..solvers.adam import DescentSettings
+from ..solvers.loss import Objective, Samples, Scale, data_loss
+from ..solvers.marquardt import MarquardtSettings
+from ..solvers.plan import SMALL_WEIGHTS, head
 
-Vector = Float[np.ndarray, " dof"]
-Numbers = Float[np.ndarray, " numbers"]
+Rows = Float[np.ndarray, "rows columns"]
 
-RING_SECONDS = 60.0  # how long the learner may be busy before rows are lost [s]
-START_SECONDS = 300.0  # how long a learner may take to compile before it counts as failed [s]
-PUBLISH_PERIOD = 0.1  # least time between two sets of weights, and between two notes [s]
-QUIET_SECONDS = 1.0  # a learner that gets no samples for this time rests until there are some [s]
-
-
-class LearnerError(DelanError):
-    """A learner that did not start."""
-
-
-class LearnerNote(NamedTuple):
-    """The state of a learner.
-
-    Attributes:
-        loss: of its last step.
-        error: nMSE of its best model on held-out samples.
-        samples, steps: samples trained on and steps made.
-        changes, changed: how often the robot changed, and when it last did [s].
-    """
-
-    loss: float
-    error: float
-    samples: float
-    steps: float
-    changes: float
-    changed: float
-
-
-@runtime_checkable
-class Learner(Protocol):
-    """A learner as the loop sees it."""
-
-    @property
-    def blueprint(self) -> Blueprint: ...
-
-    @property
-    def lost(self) -> int:
-        """Number of rows that the learner never read."""
-        ...
-
-    @property
-    def restarts(self) -> int:
-        """How often it died and was restarted."""
-        ...
-
-    @property
-    def events(self) -> tuple[tuple[float, str], ...]:
-        """What the learner reports, with the time of the newest sample at that moment [s]."""
-        ...
-
-    def start(self) -> None:
-        """Compile everything; called before the first period."""
-        ...
-
-    def give(self, t: float, q: Vector, qd: Vector, tau: Vector) -> None:
-        """Give the state at the start of a period and the torque in it; never waits."""
-        ...
-
-    def poll(self, t: float) -> Numbers | None:
-        """Return the newest weights, in the order of `Blueprint.pack`, if they are new.
-
-        t is the time of the loop [s].
-        """
-        ...
-
-    def watch(self) -> None:
-        """Restart the learner if it died; called about once a second, never waits."""
-        ...
-
-    def close(self) -> None: ...
+HELD_OUT = 10  # every 10th sample is held out and judges the models
+WARM_UP_EPOCHS = 5  # passes of Adam in one step
+WARM_UP_STEPS = 8  # such steps before the second-order method takes over a small network
+BETTER = 0.98  # a model replaces the best one if its error is below this fraction of it
+# A start whose loss does not fall below STALLED of its value within STALLED_STEPS has stalled. It
+# is given up if another start has less than FAR_BETTER of its error.
+STALLED = 0.97
+STALLED_STEPS = 40
+FAR_BETTER = 0.3
+# The usual error on the newest samples is the median of the last USUAL ones. The robot has changed
+# if the error is DRIFT times the usual one and above DRIFT_FLOOR of the variance of the torque.
+USUAL = 200
+USUAL_LEAST = 20  # errors that are needed for the median
+DRIFT = 8.0
+DRIFT_FLOOR = 3e-3
 
 
 @dataclass(frozen=True)
-class Task:
-    """All that a learner must know, as plain values that can be sent to a process."""
-
-    blueprint: Blueprint
-    dt: float
-    settings: LearnerSettings
-    seed: int
-
-    def __post_init__(self) -> None:
-        # Refuses here, not in the learner's process, what cannot be learned online.
-        sampler_for(self.blueprint, self.dt, self.settings)
-
-    def learner(self, life: int = 0) -> OnlineLearner:
-        """Return a new learner; each life has other random weights."""
-        return OnlineLearner(self.blueprint, self.dt, self.settings, seed=self.seed + life)
-
-
-class SteppedLearner:
-    """Learns inside the caller, a fixed number of steps per second of the loop's time."""
-
-    restarts = 0
-    lost = 0
-
-    def __init__(self, task: Task, *, steps_per_second: float = 20.0, period: float = 0.25):
-        """Make the steps that are due every `period` [s] of the loop's time."""
-        self.blueprint = task.blueprint
-        self._learner = task.learner()
-        self._rows: list[np.ndarray] = []
-        self._steps = steps_per_second * period
-        self._period = period
-        self._due = period
-        self._owed = 0.0
-
-    @property
-    def events(self) -> tuple[tuple[float, str], ...]:
-        return tuple(self._learner.events)
-
-    def start(self) -> None:
-        self._learner.prepare()
-
-    def give(self, t: float, q: Vector, qd: Vector, tau: Vector) -> None:
-        self._rows.append(np.concatenate([[t], q, qd, tau]))
-
-    def poll(self, t: float) -> Numbers | None:
-        if t < self._due or not self._rows:
-            return None
-        self._due = t + self._period
-        self._learner.absorb(np.array(self._rows))
-        self._rows.clear()
-        self._owed += self._steps
-        better = [self._learner.improve() for _ in range(int(self._owed))]
-        self._owed -= len(better)
-        if not any(better):
-            return None
-        return self.blueprint.pack(self._learner.best)
-
-    def watch(self) -> None:
-        """Do nothing: the learner lives in the caller."""
-
-    def close(self) -> None:
-        self._rows.clear()
-
-
-class ProcessLearner:
-    """Learns in a process off the core of the loop; restarted with its last weights if it dies."""
-
-    def __init__(self, task: Task, *, loop_core: int | None = None, patient: bool = True):
-        """Keep off the given core.
-
-        Not `patient`, `start` does not wait for the compilation, and the process gives way to
-        others, such as the page.
-        """
-        self.blueprint = task.blueprint
-        self.note: LearnerNote | None = None
-        self.restarts = 0
-        self._task = task
-        self._loop_core = loop_core
-        self._patient = patient
-        width = 1 + 3 * task.blueprint.joints.dof  # t, q, q̇, τ
-        self._rows = Stream(max(2, int(RING_SECONDS / task.dt)), width)
-        # A row: the life in which the weights were learned, then the weights.
-        self._weights = Latest(task.blueprint.size + 1)
-        self._notes = Latest(len(LearnerNote._fields))
-        self._lives = Latest(1)
-        self._channels = (self._rows, self._weights, self._notes, self._lives)
-        self._life = 0
-        self._process: Any = None
-        self._starting: threading.Thread | None = None
-        self._changes: list[tuple[float, str]] = []
-        self._closing = False
-
-    @property
-    def alive(self) -> bool:
-        return self._process is not None and self._process.is_alive()
-
-    @property
-    def lost(self) -> int:
-        return self._rows.lost
-
-    @property
-    def events(self) -> tuple[tuple[float, str], ...]:
-        self.refresh()
-        return tuple(self._changes)
-
-    @property
-    def pid(self) -> int | None:
-        """The process id; None before the start."""
-        return None if self._process is None else self._process.pid
-
-    @property
-    def ready(self) -> bool:
-        """Whether everything is compiled."""
-        self.refresh()
-        return self.note is not None
-
-    def refresh(self) -> None:
-        """Read the newest `note`; never waits."""
-        row = self._notes.read()
-        if row is None:
-            return
-        self.note = LearnerNote(*row.tolist())
-        # Compared by their time, as a restarted learner counts its changes from the beginning.
-        text = "the robot has changed; the learner forgot the earlier samples"
-        if self.note.changes and (self.note.changed, text) not in self._changes[-1:]:
-            self._changes.append((self.note.changed, text))
-
-    def start(self) -> None:
-        if self._process is None:
-            self._spawn()
-        began = time.monotonic()
-        while self._patient and not self.ready:
-            if not self.alive:
-                raise LearnerError("the learner ended before it was ready; its error is above")
-            if time.monotonic() - began > START_SECONDS:
-                raise LearnerError(
-                    f"the learner was not ready after {START_SECONDS:.0f} s; "
-                    "end other work on this machine"
-                )
-            time.sleep(0.02)
-
-    def give(self, t: float, q: Vector, qd: Vector, tau: Vector) -> None:
-        self._rows.write(np.concatenate([[t], q, qd, tau]))
-
-    def poll(self, t: float) -> Numbers | None:
-        row = self._weights.read()
-        if row is None or row[0] != self._life:
-            return None
-        return row[1:]
-
-    def reset(self) -> None:
-        """Forget what was learned and begin a new life with other random weights."""
-        self._life += 1
-        self._lives.write([self._life])
-
-    def watch(self) -> None:
-        self.refresh()
-        busy = self._starting is not None and self._starting.is_alive()
-        if self.alive or busy or self._closing or self._process is None:
-            return
-        self.restarts += 1
-        self._process.join()  # it is dead: this only removes the zombie
-        self._starting = threading.Thread(target=self._spawn, daemon=True)
-        self._starting.start()
-
-    def close(self) -> None:
-        self._closing = True
-        if self._starting is not None:
-            self._starting.join()
-        if self._process is not None:
-            self._process.terminate()
-            self._process.join()
-        for channel in self._channels:
-            channel.close()
-
-    def remove(self) -> None:
-        """Kill the learner and unlink the channels before this process exits abruptly."""
-        self._closing = True
-        if self._process is not None:
-            self._process.kill()
-        for channel in self._channels:
-            channel.remove()
-
-    def _spawn(self) -> None:
-        names = tuple(channel.name for channel in self._channels)
-        context = multiprocessing.get_context("spawn")
-        place = _Place(names, self._loop_core, os.getpid(), self.restarts > 0, self._patient)
-        self._process = context.Process(target=_learn, args=(self._task, place), daemon=True)
-        self._process.start()
-
-
-class _Place(NamedTuple):
-    """Where a learner's process lives.
+class LearnerSettings:
+    """How to learn beside a running robot.
 
     Attributes:
-        names: of the channels of rows, weights, notes and lives.
-        loop_core: the core to keep off.
-        parent: process id of the loop.
-        resumed: whether to continue from the last weights.
-        patient: whether the loop waits for the compilation.
+        rate: samples per second.
+        cutoff: cutoff of the causal low-pass on all signals [Hz]; None for none.
+        recent, reservoir: size of the memory of the newest samples, and of the whole run.
+        rows: samples of one step of the second-order method, half of them from the newest.
+        starts: models of a chain that are trained in turn, in case one is in a local minimum.
+        first: samples before the first step.
+        window: newest samples on which a change of the robot is detected.
     """
 
-    names: tuple[str, ...]
-    loop_core: int | None
-    parent: int
-    resumed: bool
-    patient: bool
+    rate: float = 100.0
+    cutoff: float | None = 30.0
+    recent: int = 500
+    reservoir: int = 4000
+    rows: int = 512
+    starts: int = 2
+    first: int = 60
+    window: int = 50
+    objective: Objective = field(default_factory=Objective)
+    adam: DescentSettings = field(default_factory=DescentSettings)
+    marquardt: MarquardtSettings = field(default_factory=MarquardtSettings)
+
+    def __post_init__(self) -> None:
+        for name in ("recent", "reservoir", "rows", "starts", "first", "window"):
+            if getattr(self, name) < 1:
+                raise SettingsError(f"{name} must be at least 1, got {getattr(self, name)}")
 
 
-def _learn(task: Task, place: _Place) -> None:
-    """Run the process until its parent ends or terminates it."""
-    # Ctrl-C is for the loop, which brakes the robot first.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if not place.patient and sys.platform != "win32":
-        os.nice(2)
-    if place.loop_core is not None:
-        leave_core(place.loop_core)  # before JAX creates its threads
-    flags = os.environ.get("XLA_FLAGS", "")
-    os.environ["XLA_FLAGS"] = flags + " --xla_cpu_multi_thread_eigen=false"
-    _Worker(task, place).work()
+class Memory:
+    """The newest samples, and a reservoir in which every sample of the run is equally likely."""
+
+    def __init__(self, columns: int, recent: int, reservoir: int, *, seed: int):
+        self._recent = np.zeros((recent, columns))
+        self._reservoir = np.zeros((reservoir, columns))
+        self._rng = np.random.default_rng(seed)
+        self.seen = 0
+
+    def add(self, rows: Rows) -> None:
+        """Add samples, in order of time."""
+        for row in rows:
+            self._recent[self.seen % len(self._recent)] = row
+            place = self.seen
+            if place >= len(self._reservoir):
+                place = int(self._rng.integers(self.seen + 1))
+            if place < len(self._reservoir):
+                self._reservoir[place] = row
+            self.seen += 1
+
+    def newest(self, count: int) -> Rows:
+        """Return the last `count` samples, oldest first, or all if there are fewer."""
+        count = min(count, self.seen, len(self._recent))
+        return self._recent[(self.seen - count + np.arange(count)) % len(self._recent)]
+
+    def draw(self, count: int) -> Rows:
+        """Return `count` random samples with repetition, half of them from the newest."""
+        half = count // 2
+        newest = self._rng.integers(min(self.seen, len(self._recent)), size=half)
+        whole = self._rng.integers(min(self.seen, len(self._reservoir)), size=count - half)
+        return np.vstack([self._recent[newest], self._reservoir[whole]])
+
+    def all(self) -> Rows:
+        """Return the samples in the reservoir."""
+        return self._reservoir[: min(self.seen, len(self._reservoir))]
+
+    def forget(self, keep: int) -> None:
+        """Forget all but the last `keep` samples."""
+        newest = self.newest(keep).copy()
+        self.seen = 0
+        self.add(newest)
 
 
-class _Worker:
-    """The learner inside its process."""
+@dataclass
+class _Start:
+    """A model in training: the state of its method, recent losses, and its held-out error."""
 
-    def __init__(self, task: Task, place: _Place):
-        rows, weights, notes, lives = place.names
-        self._task = task
-        self._parent = place.parent
-        self._rows = Stream.attach(rows)
-        self._weights = Latest.attach(weights)
-        self._notes = Latest.attach(notes)
-        self._lives = Latest.attach(lives)
-        self._life = self._current_life(0)
-        self._events: tuple[tuple[float, str], ...] = ()  # of earlier lives
-        self._learner = task.learner(self._life)
-        self._learner.prepare()
-        if place.resumed:
-            self._resume()
-        self._published = 0.0
-        self._noted = 0.0
-        self._pending = False  # whether there is a better model than the published one
-        self._note()
+    state: Any
+    losses: deque[float] = field(default_factory=lambda: deque(maxlen=STALLED_STEPS))
+    error: float = float("inf")
 
-    def _resume(self) -> None:
-        """Continue from the rows still in the ring and from the last weights."""
-        self._learner.absorb(self._rows.read(again=True))
-        last = self._weights.read()
-        if last is not None and last[0] == self._life and np.isfinite(last).all():
-            with jax.enable_x64(True):
-                self._learner.resume(self._task.blueprint.unpack(jnp.asarray(last[1:])))
 
-    def work(self) -> None:
-        """Learn while the parent is alive."""
-        fed = time.monotonic()
-        while os.getppid() == self._parent:
-            life = self._current_life(self._life)
-            if life != self._life:
-                self._begin(life)
-            rows = self._rows.read()
-            self._learner.absorb(rows)
-            now = time.monotonic()
-            if len(rows):
-                fed = now
-            if now - fed < QUIET_SECONDS:
-                self._pending |= self._learner.improve()
-            if self._pending and time.monotonic() - self._published > PUBLISH_PERIOD:
-                self._publish()
-            if time.monotonic() - self._noted > PUBLISH_PERIOD:
-                self._note()
-            if self._learner.best is None or now - fed >= QUIET_SECONDS:
-                time.sleep(0.005)
-
-    def _begin(self, life: int) -> None:
-        """Forget everything and start with other random weights."""
-        self._life = life
-        self._pending = False
-        self._events = (*self._events, *self._learner.events)
-        self._rows.read()
-        self._learner = self._task.learner(life)
-
-    def _current_life(self, life: int) -> int:
-        row = self._lives.read()
-        return life if row is None else int(row[0])
-
-    def _publish(self) -> None:
-        learner = self._learner
-        assert learner.best is not None  # pending only after an improvement
-        weights = self._task.blueprint.pack(learner.best)
-        self._weights.write(np.concatenate([[self._life], weights]))
-        self._published = time.monotonic()
-        self._pending = False
-
-    def _note(self) -> None:
-        learner = self._learner
-        events = (*self._events, *learner.events)
-        note = LearnerNote(
-            loss=learner.loss,
-            error=learner.error,
-            samples=learner.trained,
-            steps=learner.steps,
-            changes=len(events),
-            changed=events[-1][0] if events else 0.0,
+def sampler_for(blueprint: Blueprint, dt: float, settings: LearnerSettings) -> CausalSampler:
+    """Return the sampler for periods of dt [s]; raise if the model cannot be learned online."""
+    if blueprint.friction is not None and blueprint.friction.stops:
+        raise SettingsError(
+            "friction with memory (stops) cannot be learned online; leave that term out"
         )
-        self._notes.write(note)
-        self._noted = time.monotonic()
+    return CausalSampler(
+        blueprint.joints.dof, dt, rate=min(settings.rate, 1 / dt), cutoff=settings.cutoff
+    )
+
+
+class OnlineLearner:
+    """Takes samples and improves its models step by step.
+
+    Attributes:
+        best: the model with the lowest error on held-out samples; None before the first.
+        error: that error, as nMSE.
+        events: changes of the robot, each with the time of the newest sample [s].
+        loss: of the last step; NaN before the first.
+        steps, trained: steps made, and samples that went through them.
+    """
+
+    def __init__(
+        self,
+        blueprint: Blueprint,
+        dt: float,
+        settings: LearnerSettings | None = None,
+        *,
+        seed: int = 0,
+    ):
+        settings = settings or LearnerSettings()
+        self.blueprint = blueprint
+        self.settings = settings
+        columns = 4 * blueprint.joints.dof
+        held_out = settings.reservoir // HELD_OUT + 1
+        self._sampler = sampler_for(blueprint, dt, settings)
+        self._memory = Memory(columns, settings.recent, settings.reservoir, seed=seed)
+        self._judge = Memory(columns, settings.recent, held_out, seed=seed + 1)
+        self._key = jax.random.key(seed)
+        self._starts: list[_Start] = []
+        self._usual: deque[float] = deque(maxlen=USUAL)
+        self._chain = blueprint.shape.chain is not None
+        self._second_order = _weight_count(blueprint) <= SMALL_WEIGHTS
+        self._t = 0.0
+        self.steps = 0
+        self.trained = 0
+        self.loss = float("nan")
+        self.best: Any = None
+        self.error = float("inf")
+        self.events: list[tuple[float, str]] = []
+
+    @property
+    def samples(self) -> int:
+        """Number of samples since the beginning, or since the robot changed."""
+        return self._memory.seen + self._judge.seen
+
+    def prepare(self) -> None:
+        """Compile all steps on random numbers, so that the first real step is not slower."""
+        shape = (2 * self.settings.first, 4 * self.blueprint.joints.dof)
+        rows = np.random.default_rng(0).standard_normal(shape)
+        other = OnlineLearner(self.blueprint, 1e-2, self.settings)
+        other._memory.add(rows)
+        other._judge.add(rows)
+        for _ in range(2):
+            other.improve()
+
+    def resume(self, model: Any) -> None:
+        """Continue from a model instead of random weights."""
+        with self._precision():
+            self._starts = [self._begin(model)]
+            self.best = model
+
+    def absorb(self, rows: Rows) -> None:
+        """Add measured rows (t, q, q̇, τ) of consecutive control periods."""
+        if len(rows) == 0:
+            return
+        self._t = float(rows[-1, 0])
+        samples = self._sampler.push(rows)
+        held_out = (np.arange(len(samples)) + self.samples) % HELD_OUT == 0
+        self._memory.add(samples[~held_out])
+        self._judge.add(samples[held_out])
+
+    def improve(self) -> bool:
+        """Make one step if there are enough samples; return whether `best` is a better model."""
+        first = self.settings.first
+        if self._memory.seen < first or self._judge.seen == 0:
+            return False
+        with self._precision():
+            wanted = self.settings.starts if self._chain else 2
+            count = len(self._starts)
+            if count < wanted and self._memory.seen >= first * 4**count:
+                self._starts.append(self._fresh())
+            self._watch_for_change()
+            turn = self._starts[self.steps % len(self._starts)]
+            self.steps += 1
+            self._step(turn)
+            better = self._judged(turn)
+            self._replace_if_lost(turn)
+            return better
+
+    def _precision(self) -> Any:
+        return jax.enable_x64(True) if self._second_order else nullcontext()
+
+    def _fresh(self) -> _Start:
+        """Return random weights, scaled to the samples so far."""
+        self._key, key = jax.random.split(self._key)
+        seen = self._dataset(self._memory.all())
+        model = self.blueprint.build(Normalisation.of(seen), key=key)
+        if self.blueprint.friction is not None:
+            model = eqx.tree_at(
+                lambda model: model.friction, model, head(self.blueprint.friction, seen)
+            )
+        return self._begin(model)
+
+    def _begin(self, model: Any) -> _Start:
+        model = jax.tree.map(
+            lambda leaf: jnp.asarray(np.asarray(leaf)) if eqx.is_array(leaf) else leaf, model
+        )
+        settings = self.settings
+        if self._second_order and self._chain:
+            return _Start(marquardt.init(model, settings.marquardt))
+        return _Start(adam.init(model, self._scale(), settings.objective, settings.adam))
+
+    def _step(self, start: _Start) -> None:
+        settings = self.settings
+        samples = self._samples(self._memory.draw(settings.rows))
+        scale = self._scale()
+        if isinstance(start.state, adam.LearnerState):
+            rates = jnp.full(WARM_UP_EPOCHS, start.state.learning_rate)
+            state = eqx.tree_at(lambda state: state.scale, start.state, scale)
+            self._key, key = jax.random.split(self._key)
+            state, report = adam.run_epochs(state, samples, samples, rates, key)
+            loss = float(report.training)
+            self.trained += WARM_UP_EPOCHS * settings.rows
+            if self._second_order and len(start.losses) >= WARM_UP_STEPS:
+                state = marquardt.init(state.model, settings.marquardt)
+        else:
+            state, value = marquardt.update(
+                start.state, samples, scale, settings.objective, settings.marquardt
+            )
+            loss = float(value)
+            self.trained += settings.rows
+        if np.isfinite(loss):
+            start.state = state
+        start.losses.append(loss)
+        self.loss = loss
+
+    def _judged(self, start: _Start) -> bool:
+        """Compare a model with the best one on the same held-out samples."""
+        rows = self._judge.draw(self.settings.rows // 2)
+        start.error = self._error(start.state.model, rows)
+        self.error = float("inf") if self.best is None else self._error(self.best, rows)
+        if not start.error < BETTER * self.error:
+            return False
+        self.best = start.state.model
+        self.error = start.error
+        return True
+
+    def _replace_if_lost(self, start: _Start) -> None:
+        """Give up a start that has stalled while another is far better."""
+        losses = list(start.losses)
+        stalled = len(losses) == STALLED_STEPS and min(losses[-5:]) > STALLED * min(losses[:5])
+        if stalled and self.error < FAR_BETTER * start.error and len(self._starts) > 1:
+            self._starts[self._starts.index(start)] = self._fresh()
+
+    def _watch_for_change(self) -> None:
+        """Forget the past when the newest samples no longer fit a model that used to fit."""
+        newest = self._memory.newest(self.settings.window)
+        if self.best is None or len(newest) < self.settings.window:
+            return
+        error = self._error(self.best, newest)
+        usual = float("inf")
+        if len(self._usual) >= USUAL_LEAST:
+            usual = float(np.median(self._usual))
+        if error < DRIFT * max(usual, DRIFT_FLOOR):
+            self._usual.append(error)
+            return
+        if usual > DRIFT_FLOOR:
+            return  # the model does not fit yet, so nothing is known about the robot
+        text = f"the robot has changed: error {error:.2g}, usually {usual:.2g}; forgetting"
+        self.events.append((self._t, text))
+        self._memory.forget(self.settings.window // 4)
+        self._judge.forget(2)
+        self._usual.clear()
+        self._starts = self._starts and [self._begin(self.best)]
+
+    def _error(self, model: Any, rows: Rows) -> float:
+        """Return the nMSE on rows, relative to the variance of all torques in memory."""
+        value = float(_loss(model, self._samples(rows), self._scale(), self.settings.objective))
+        return value if np.isfinite(value) else float("inf")
+
+    def _samples(self, rows: Rows) -> Samples:
+        return Samples(*(jnp.asarray(part) for part in np.split(rows, 4, axis=1)))
+
+    def _scale(self) -> Scale:
+        # Untied: a model that drives a robot does not need a geometry that can be read.
+        return Scale.of(self._dataset(self._memory.all()), self.settings.objective).untied()
+
+    def _dataset(self, rows: Rows) -> Dataset:
+        q, qd, qdd, tau = np.split(rows, 4, axis=1)
+        return Dataset(
+            t=np.zeros(len(rows)),
+            q=q,
+            qd=qd,
+            qdd=qdd,
+            tau=tau,
+            trajectory=np.zeros(len(rows), dtype=int),
+            joints=self.blueprint.joints,
+        )
+
+
+_loss = eqx.filter_jit(data_loss)
+
+
+def _weight_count(blueprint: Blueprint) -> int:
+    """Return the number of weights that training changes."""
+    weights, _ = trainable(blueprint.build(key=jax.random.key(0)))
+    return sum(leaf.size for leaf in jax.tree.leaves(weights))

@@ -22,7 +22,7 @@ from .broadcast import Onlooker, ShownPeriod
 from .clocks import Clock, Deadlines, SteppedClock, Tick
 from .controller import Compiled, FeedForward, Gains, TrackingController
 from .guard import Guard, GuardSettings
-from .learner import Learner
+from .learner_process import Learner
 from .process import handled, no_garbage_collection, workers_follow
 from .recorder import Recorder
 from .schedule import Schedule, make_schedule

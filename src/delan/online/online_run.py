@@ -23,8 +23,8 @@ from ..robots.description import Arm
 from ..robots.mujoco_robot import MujocoRobot
 from ..robots.robot import Robot, low_gains, safe_torque
 from .controller import Direct, FeedForward
+from .learner import LearnerSettings
 from .loop import LoopSettings, Observers
-from .online_learner import LearnerSettings
 from .session import (
     OnlineOutcome,
     SessionSettings,

@@ -18,18 +18,17 @@ from ..errors import SettingsError
 from ..joints import Joints, JointState, Trajectory
 from ..models.chain import LagrangianChainSettings
 from ..models.dynamics import InverseDynamics
-from ..models.feed_forward import FeedForwardSettings
 from ..models.friction import FrictionSettings
 from ..models.model import Blueprint
-from ..models.network import LagrangianNetworkSettings
+from ..models.networks import FeedForwardSettings, LagrangianNetworkSettings
 from ..robots.robot import Gains, gains_within
 from ..robots.robot import Robot as Robot
 from ..solvers.plan import SMALL_DOF, SMALL_WIDTH
 from .clocks import SteppedClock, WallClock
 from .controller import Compiled, FeedForward, NoFeedForward, feed_forward_of
-from .learner import ProcessLearner, SteppedLearner, Task
+from .learner import LearnerSettings
+from .learner_process import ProcessLearner, SteppedLearner, Task
 from .loop import LoopSettings, Observers, Rig, run_loop
-from .online_learner import LearnerSettings
 from .process import Granted, kept_awake, raise_priority
 from .recorder import Recorder, RecordingFormat
 from .stats import LoopResult, LoopStats, Tracking, finite, row_layout

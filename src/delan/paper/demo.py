@@ -18,7 +18,7 @@ from ..models.rigid_body import RigidBody
 from ..motions.letters import LETTERS
 from ..robots.arms import TWO_LINK
 from ..solvers.plan import ModelChoice
-from ..solvers.settings import Progress, TrainingSettings
+from ..solvers.training import Progress, TrainingSettings
 from .motion_logs import letter_log
 
 Watcher = Callable[[Progress], None] | None

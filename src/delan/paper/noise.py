@@ -8,8 +8,7 @@ from ..figures import drawing
 from ..learning.scores import evaluate
 from ..robots.arms import WAM4, WAM4_ANALYTIC
 from .cells import Cell, Claim, Drawn, Experiment, Result, Results, Size, verdict
-from .comparison import STYLES, fitted
-from .error_curves import draw_curves, legend_below
+from .comparison import STYLES, draw_curves, fitted, legend_below
 from .motion_logs import cosine_log, with_noise
 
 NAME = "noise"

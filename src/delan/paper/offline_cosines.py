@@ -15,8 +15,16 @@ from ..learning.scores import evaluate
 from ..logs.filters import low_passed
 from ..robots.arms import WAM4, WAM4_ANALYTIC, WAM7, WAM7_ANALYTIC
 from .cells import Cell, Claim, Drawn, Experiment, Result, Results, Size, verdict
-from .comparison import STYLES, fitted
-from .error_curves import by_speed, draw_speeds, legend_below, listed, median_ratios, ratio
+from .comparison import (
+    STYLES,
+    by_speed,
+    draw_speeds,
+    fitted,
+    legend_below,
+    listed,
+    median_ratios,
+    ratio,
+)
 from .motion_logs import cable_log, cosine_log
 
 NAME = "offline-cosines"

@@ -10,8 +10,7 @@ from ..figures import drawing
 from ..learning.scores import evaluate
 from ..robots.arms import TWO_LINK
 from .cells import Cell, Claim, Drawn, Experiment, Result, Results, Size, verdict
-from .comparison import fitted
-from .error_curves import all_below, draw_curves, legend_below, listed
+from .comparison import all_below, draw_curves, fitted, legend_below, listed
 from .motion_logs import letter_log, shuffled_letters, with_noise
 
 NAME = "offline-letters"

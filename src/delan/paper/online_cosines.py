@@ -7,8 +7,7 @@ import numpy as np
 
 from ..online.online_run import OnlineRun, run_online
 from .cells import Cell, Claim, Drawn, Experiment, Result, Results, Size, verdict
-from .comparison import FRICTION
-from .error_curves import all_below, by_speed, draw_speeds, listed, median_ratios, ratio
+from .comparison import FRICTION, all_below, by_speed, draw_speeds, listed, median_ratios, ratio
 
 NAME = "online-cosines"
 WHERE = "Fig. 6"

@@ -12,8 +12,7 @@ from ..online.online_run import OnlineRun, run_online
 from ..online.stats import LoopResult
 from ..robots.arms import letter_motion, pen_position
 from .cells import Cell, Claim, Drawn, Experiment, Result, Results, Size, verdict
-from .comparison import STYLES
-from .error_curves import all_below, draw_curves, legend_below, listed, median_ratios, ratio
+from .comparison import STYLES, all_below, draw_curves, legend_below, listed, median_ratios, ratio
 from .motion_logs import shuffled_letters
 
 NAME = "online-letters"

@@ -1,4 +1,4 @@
-"""Run all experiments: compute their cells on the grid, then draw figures and judge claims."""
+"""All experiments by name; compute their cells on the grid, then draw figures and judge claims."""
 
 import math
 import time
@@ -11,9 +11,38 @@ from typing import NamedTuple
 import joblib
 
 from ..errors import SettingsError
+from . import (
+    noise,
+    offline_cosines,
+    offline_letters,
+    online_cosines,
+    online_letters,
+    published_data,
+    torque_components,
+    tuning,
+)
 from .backends import Backend
 from .cells import Cell, Claim, Drawn, Experiment, Result, Results, Size, Store, Stored
 from .grid import GridProgress, Outcome, run_grid
+
+_MODULES = (
+    torque_components,
+    offline_letters,
+    online_letters,
+    online_cosines,
+    offline_cosines,
+    noise,
+    published_data,
+    tuning,
+)
+EXPERIMENTS: dict[str, Experiment] = {
+    module.EXPERIMENT.name: module.EXPERIMENT for module in _MODULES
+}
+
+
+def run_cell(cell: Cell) -> Result:
+    """Compute a cell of any experiment; workers call it, on this machine or another."""
+    return EXPERIMENTS[cell.experiment].run(cell)
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from ..joints import COMPONENTS
 from ..learning.scores import evaluate, predict
 from ..robots.arms import TWO_LINK
 from .cells import Cell, Claim, Drawn, Experiment, Result, Results, Size
-from .comparison import STYLES, fitted
-from .error_curves import all_below, legend_below
+from .comparison import STYLES, all_below, fitted, legend_below
 from .motion_logs import LOG_PERIOD, letter_log
 
 NAME = "torque-components"

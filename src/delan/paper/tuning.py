@@ -13,8 +13,7 @@ from ..joints import Dataset
 from ..learning.scores import evaluate
 from ..robots.arms import WAM4
 from .cells import Cell, Claim, Drawn, Experiment, Result, Results, Size, verdict
-from .comparison import CANDIDATES, CHOSEN, STYLES, train
-from .error_curves import legend_below
+from .comparison import CANDIDATES, CHOSEN, STYLES, legend_below, train
 from .motion_logs import cosine_log, letter_log, shuffled_letters, with_noise
 from .offline_letters import NOISE
 

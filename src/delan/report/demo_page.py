@@ -8,13 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
 
-from ..figures import INK, LEARNED, RIVAL, as_image, drawing, truth_line
+from ..figures import INK, LEARNED, RIVAL, as_image, drawing, rendered, truth_line
 from ..joints import COMPONENTS, TorqueComponents
 from ..learning.scores import predict
 from ..paper.demo import DemoFit, DemoResult
 from ..robots.arms import WRITING, pen_position
 from ..storage import write_whole
-from . import rendered
 
 COLOURS = {"DeLaN": LEARNED, "feed-forward": RIVAL}
 OPTIMIZERS = {"lm": "Levenberg–Marquardt", "adam": "Adam"}

@@ -13,14 +13,13 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 from matplotlib.figure import Figure
 
-from ..figures import as_image, page_width
+from ..figures import as_image, page_width, rendered
 from ..joints import Dataset
 from ..learning.scores import Scores, nmse_interval, time_blocks
 from ..learning.study import Entry
 from ..logs.doctor.finding import plural
 from ..models.friction import FrictionSettings
 from ..storage import write_whole
-from . import rendered
 from .fit_figures import (
     Predicted,
     draw_cutoffs,
@@ -55,7 +54,7 @@ def page_of(report: FitReport) -> str:
         else:
             serious.append(finding)
     return rendered(
-        "log.html",
+        "fit.html",
         log=report.log,
         model=NAMES.get(report.chosen.name, report.chosen.name),
         verdict=verdict_text(report),

@@ -14,13 +14,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ..errors import SettingsError
-from ..figures import STYLE, as_image, page_width
+from ..figures import STYLE, as_image, page_width, rendered
 from ..logs.doctor.finding import plural
 from ..paper.cells import Results, Setting
-from ..paper.error_curves import pooled
+from ..paper.comparison import pooled
 from ..paper.reproduction import ExperimentResult, Reproduction
 from ..storage import write_whole
-from . import rendered
 
 # Verdicts differ by sign and word; the colours of the page only help.
 MARKS = {

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import SettingsError
 from ..joints import JointState
-from ..mechanics.friction_curves import stribeck
+from ..mechanics.friction_terms import stribeck
 from .arms import DRIVE_INERTIA
 from .description import Arm
 from .mujoco_robot import MujocoRobot

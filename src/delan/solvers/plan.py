@@ -15,15 +15,13 @@ from ..errors import DataError, SettingsError
 from ..joints import Dataset
 from ..models.chain import LagrangianChainSettings
 from ..models.dynamics import Normalisation
-from ..models.feed_forward import FeedForwardSettings
 from ..models.friction import Friction, FrictionSettings
 from ..models.friction_memory import remembered
 from ..models.model import Architecture, Blueprint, Model
-from ..models.network import LagrangianNetworkSettings
-from .loss import Data, Objective, Samples, Scale
-from .settings import TrainingSettings
+from ..models.networks import FeedForwardSettings, LagrangianNetworkSettings
+from .loss import Data, Objective, Samples, Scale, Windows
 from .stages import DescentStage, MarquardtStage, Stage, StartsStage
-from .windows import Windows
+from .training import TrainingSettings
 
 ModelName = Literal["delan", "chain", "feedforward"]
 ModelChoice = ModelName | Architecture

@@ -25,8 +25,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ..models.chain import settled
 from ..models.model import Model
 from . import adam, marquardt
-from .loss import Data, Objective, Scale, data_loss
-from .windows import Windows
+from .loss import Data, Objective, Scale, Windows, data_loss
 
 # A loss, relative to the variance of the torque, at which rounding is all that remains to learn.
 EXACT = 1e-13

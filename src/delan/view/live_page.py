@@ -11,8 +11,7 @@ from ..online.broadcast import MODES, Address, Audience
 from ..online.host_process import LEARNED, NAMES
 from .page import Page, draw_until, error_text
 from .plots import SECONDS, idle_seconds
-from .sources import HISTORY_SECONDS, LiveSource
-from .torque_parts import Decompositions, of_run
+from .sources import HISTORY_SECONDS, Decompositions, LiveSource, of_run
 
 # Increase of the last link's mass and inertia, as a fraction.
 PAYLOADS = {"none": 0.0, "+ 30 %": 0.3, "+ 100 %": 1.0}

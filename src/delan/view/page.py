@@ -14,8 +14,7 @@ import numpy as np
 from ..online.host_process import LEARNED
 from .plots import SECONDS, Plots, time_grid
 from .scene import DRAWN, RIVAL, SPACING, SPACINGS, ArmScene, prepare_scene
-from .sources import Columns, ReplaySource, Source
-from .torque_parts import Decompose, Decompositions, of_file
+from .sources import Columns, Decompose, Decompositions, ReplaySource, Source, of_file
 
 FRAME_RATE = 25.0  # pictures per second
 # Widths of the curves and of the controls [pixels].

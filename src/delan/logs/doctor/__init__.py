@@ -17,13 +17,12 @@ from ..excerpts import LogPart
 from ..segments import TimeFaults, cut_out
 from . import cases
 from .agreement import examine_agreement, find_exchange, in_order
-from .checked_log import CheckedLog, DescribedRobot, TorqueRows
+from .checked_log import CheckedLog, DescribedRobot, TorqueRows, filtered
+from .coverage import examine_coverage, examine_levels, examine_quantisation, quanta
 from .finding import Finding, RowMap, worst_first
 from .finding import Severity as Severity
-from .levels import examine_coverage, examine_levels, examine_quantisation, quanta
-from .motion import filtered
+from .time_and_values import examine_repeats, examine_time, repair
 from .torque import examine_description, examine_lags, examine_torque, match_description
-from .values import examine_repeats, examine_time, repair
 
 Check = Callable[[CheckedLog], list[Finding]]
 

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from ...joints import Joints, Recording
-from ..soundness import RATIO_HARM
+from ..segments import RATIO_HARM
 from . import cases
-from .checked_log import CheckedLog
+from .checked_log import CheckedLog, Motion, filtered
 from .finding import Finding
 from .lags import Lag, find_lag, lag_error
-from .motion import Motion, filtered
 
 # Share of a column's variance that the positions must explain for the ratio to have a meaning.
 FOLLOWS = 0.8

@@ -6,7 +6,7 @@ import numpy as np
 import scipy
 from jaxtyping import Bool, Float
 
-from .motion import Motion
+from .checked_log import Motion
 
 # Number of parts into which the log is cut for cross-validation.
 PARTS = 8

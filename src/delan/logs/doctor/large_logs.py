@@ -10,7 +10,7 @@ from ...joints import Recording, RowRange
 from ..excerpts import ExcerptBuilder, LogPart
 from . import cases
 from .finding import Finding, Kind, RowMap, Span, worst_first
-from .values import interleaved
+from .time_and_values import interleaved
 
 # Faults that have a place are searched in every part. All others concern the whole log and come
 # from its excerpt; a part adds them only where they are errors.

@@ -8,10 +8,9 @@ from jaxtyping import Float, Int
 
 from ...joints import evenly_spaced
 from . import cases
-from .checked_log import CheckedLog, Comparison, DescriptionMatch, SampleRows, TorqueRows
+from .checked_log import CheckedLog, Comparison, DescriptionMatch, Motion, SampleRows, TorqueRows
 from .finding import Case, Finding
 from .lags import Lag, Regression, find_lag, lag_error
-from .motion import Motion
 
 # Independent samples per free weight; with fewer, the least important terms are left out.
 SAMPLES_PER_WEIGHT = 4.0

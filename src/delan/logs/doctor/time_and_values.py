@@ -6,10 +6,16 @@ from jaxtyping import Bool
 from ...joints import Recording
 from ..segments import LogSegment, TimeFaults, longest_bridged, spans
 from . import cases
-from .checked_log import CheckedLog
+from .checked_log import (
+    CheckedLog,
+    Column,
+    Columns,
+    measured_columns,
+    relative_positions,
+    row_steps,
+)
+from .coverage import quantum
 from .finding import Finding
-from .levels import quantum
-from .motion import Column, Columns, measured_columns, relative_positions, row_steps
 
 Mask = Bool[np.ndarray, " time"]
 

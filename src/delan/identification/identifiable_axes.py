@@ -23,7 +23,7 @@ from ..models.chain import LagrangianChain, Matrix, looseness, settled
 from ..models.dynamics import in_precision
 from ..models.geometry import PARALLEL, chain_of, learned_arm, nearest_points, to_rigid_body
 from ..solvers.loss import Objective
-from .links import ACCELERATION, STATES, motor_columns, noise_of, random_states
+from .identifiable_links import ACCELERATION, STATES, motor_columns, noise_of, random_states
 from .regression import triangle
 
 Rows = Float[np.ndarray, "states dof"]

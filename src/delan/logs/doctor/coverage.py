@@ -8,9 +8,8 @@ from jaxtyping import Float
 from ...joints import JointLimits
 from ..segments import LogSegment
 from . import cases
-from .checked_log import CheckedLog
+from .checked_log import CheckedLog, Column, Columns, Motion, relative_positions, row_steps
 from .finding import Case, Finding, Severity, Span
-from .motion import Column, Columns, Motion, relative_positions, row_steps
 
 # A joint that moves less than this over the whole log [rad or m] stands still: brakes give as much.
 STANDS_STILL = {"revolute": 5e-3, "continuous": 5e-3, "prismatic": 1e-3}
