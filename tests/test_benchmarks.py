@@ -34,8 +34,8 @@ from delan.robots.arms import TWO_LINK
 
 
 def test_percentiles_are_those_of_sorted_times() -> None:
-    told = percentiles(np.random.default_rng(0).permutation(np.arange(101.0)))
-    assert (told.p50, told.p99) == (50.0, 99.0)
+    shown = percentiles(np.random.default_rng(0).permutation(np.arange(101.0)))
+    assert (shown.p50, shown.p99) == (50.0, 99.0)
 
 
 def test_latencies_hold_the_call_and_not_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,14 +46,14 @@ def test_latencies_hold_the_call_and_not_the_clock(monkeypatch: pytest.MonkeyPat
         return passed[0]
 
     monkeypatch.setattr(time, "perf_counter_ns", lambda: work(50))
-    told = latencies({"slow": (work, (2_000,)), "quick": (work, (100,))}, turns=5, calls_a_turn=4)
-    assert (told["slow"].p50, told["slow"].p99, told["quick"].p50) == (2.0, 2.0, 0.1)
+    shown = latencies({"slow": (work, (2_000,)), "quick": (work, (100,))}, turns=5, calls_a_turn=4)
+    assert (shown["slow"].p50, shown["slow"].p99, shown["quick"].p50) == (2.0, 2.0, 0.1)
 
 
 def test_turns_share_the_machine_and_the_first_one_is_not_counted() -> None:
     ran: list[str] = []
     works = {name: Work(lambda name=name: ran.append(name), 2) for name in ("a", "b")}
-    assert {name: len(one) for name, one in seconds_per_sample(works, 3).items()} == {
+    assert {name: len(item) for name, item in seconds_per_sample(works, 3).items()} == {
         "a": 3,
         "b": 3,
     }
@@ -74,11 +74,11 @@ def test_a_process_apart_gets_the_cores_back(
     try:
         timing.take_one_core()
         assert len(os.sched_getaffinity(0)) == 1
-        told = apart("cores", environment={"PYTHONPATH": str(tmp_path)})
+        shown = apart("cores", environment={"PYTHONPATH": str(tmp_path)})
         assert len(os.sched_getaffinity(0)) == 1
     finally:
         os.sched_setaffinity(0, all_cores)
-    assert told.split() == [str(len(all_cores)), "--xla_cpu_enable_fast_math=false"]
+    assert shown.split() == [str(len(all_cores)), "--xla_cpu_enable_fast_math=false"]
 
 
 def test_published_code_that_is_not_there_is_told(tmp_path: Path) -> None:
@@ -100,9 +100,9 @@ def test_what_published_code_needs_is_told(
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(SystemExit, match="none of the published code can be run"):
         official.OfficialCode.at(tmp_path)
-    told = capsys.readouterr().out
-    assert "pip install torch" in told
-    assert "pip install dm-haiku" in told
+    shown = capsys.readouterr().out
+    assert "pip install torch" in shown
+    assert "pip install dm-haiku" in shown
 
 
 def test_goldens_find_changed_facts_and_ignore_changed_sentences() -> None:
@@ -149,7 +149,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 def test_the_harness_orders_its_times(program: Program) -> None:
-    least, p50, p99 = (float(one) for one in program.run(20, 100, 1000).stdout.split())
+    least, p50, p99 = (float(item) for item in program.run(20, 100, 1000).stdout.split())
     assert 0 < least < 1e3
     assert p50 <= p99
 
@@ -182,14 +182,14 @@ def test_every_run_of_an_hour_is_one_that_the_command_takes(
     after an hour.
     """
     command = typer.main.get_command(app).commands["online"]  # pyright: ignore[reportAttributeAccessIssue]
-    told = {"mse_sum": 1.0, "segments": []}
+    shown = {"mse_sum": 1.0, "segments": []}
     loop = dict.fromkeys(
         ("periods", "missed", "late_feedforward", "lost_samples", "swaps", "lateness_us"), 1
     )
     tests = ("train", "test", *(f"{speed:g}x" for speed in online.SPEEDS))
     answer = {
         "loop": loop,
-        "tracking": dict.fromkeys(tests, told),
+        "tracking": dict.fromkeys(tests, shown),
         "first_model_seconds": 1.0,
         "events": [],
     }

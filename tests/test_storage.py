@@ -58,7 +58,7 @@ def test_a_model_comes_back_bit_for_bit(name, tmp_path):
     for a, b in zip(jax.tree.leaves(model), jax.tree.leaves(loaded), strict=True):
         np.testing.assert_array_equal(a, b)
     motion = jnp.ones((3, model.joints.dof))
-    torque = eqx.filter_jit(lambda one: one.inverse_dynamics(*motion))
+    torque = eqx.filter_jit(lambda item: item.inverse_dynamics(*motion))
     np.testing.assert_array_equal(torque(model), torque(loaded))
 
 

@@ -13,7 +13,17 @@ class DelanError(Exception):
 
 
 class SettingsError(DelanError, ValueError):
-    """A setting is invalid or contradicts another."""
+    """A setting is invalid or contradicts another.
+
+    Attributes:
+        problem: what is wrong.
+        setting: name of the setting, which then begins the message; None if `problem` names it.
+    """
+
+    def __init__(self, problem: str, *, setting: str | None = None):
+        self.problem = problem
+        self.setting = setting
+        super().__init__(problem if setting is None else f"{setting} {problem}")
 
 
 class DataError(DelanError, ValueError):

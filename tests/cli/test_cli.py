@@ -330,13 +330,13 @@ def test_references_are_drawn_and_written(tmp_path):
     slow, fast = tmp_path / "slow.npz", tmp_path / "fast.npz"
     run("references", "cosines", "--robot", "wam4", "-o", slow, cwd=tmp_path)
     run("references", "cosines", "--robot", "wam4", "-o", fast, "--speed", 2, cwd=tmp_path)
-    with np.load(slow) as one, np.load(fast) as other:
-        assert other["t"][-1] == pytest.approx(one["t"][-1] / 2, rel=1e-2)
-        np.testing.assert_allclose(other["q"], one["q"][::2][: len(other["q"])], atol=1e-9)
+    with np.load(slow) as item, np.load(fast) as other:
+        assert other["t"][-1] == pytest.approx(item["t"][-1] / 2, rel=1e-2)
+        np.testing.assert_allclose(other["q"], item["q"][::2][: len(other["q"])], atol=1e-9)
         engine = MujocoRobot.of(WAM4)
-        for row in (0, len(one["q"]) // 2):
-            expected = engine.inverse_dynamics(one["q"][row], one["qd"][row], one["qdd"][row])
-            np.testing.assert_allclose(one["tau"][row], expected, atol=1e-8)
+        for row in (0, len(item["q"]) // 2):
+            expected = engine.inverse_dynamics(item["q"][row], item["qd"][row], item["qdd"][row])
+            np.testing.assert_allclose(item["tau"][row], expected, atol=1e-8)
     log = delan.read_log(slow)
     assert log.tau.shape == log.q.shape
 

@@ -69,7 +69,7 @@ def folder(tmp_path_factory) -> Path:
     storage.save(Model(exact, jax.tree.map(jax.numpy.asarray, head)), folder / "rubbing.delan")
     made = chain(Joints.revolute(3), seed=0)
     storage.save(
-        eqx.tree_at(lambda one: one.turn, made, made.turn.at[1, 0, 1].add(2.0)),
+        eqx.tree_at(lambda item: item.turn, made, made.turn.at[1, 0, 1].add(2.0)),
         folder / "bent.delan",
     )
     two = Joints.revolute(2)
@@ -169,15 +169,15 @@ def test_what_a_fit_left_in_the_file_is_shown(folder):
     assert "Learned from arm.npz, 400 samples in 12 s, seed [0, 7]." in text
     assert "2.00e-09 on validation" in text
     assert "Written by delan" in text
-    assert all(one["error"] > 0 for one in payload_of(folder, "fitted.delan")["links"]["alone"])
+    assert all(item["error"] > 0 for item in payload_of(folder, "fitted.delan")["links"]["alone"])
 
 
 def test_what_is_identified_alone_is_the_wams_own():
     """The frames of these joints are those of the URDF but for quarter turns about the axes."""
     true = dict(zip(WAM7.joints.names, wam().parameters, strict=True))
     alone = {
-        (one.owner, one.name): one.value
-        for one in identifiable_links(from_rigid_body(wam())).named("alone")
+        (item.owner, item.name): item.value
+        for item in identifiable_links(from_rigid_body(wam())).named("alone")
     }
     for joint, name in [
         *(("palm_yaw", name) for name in ("mx", "my", "Ixy", "Ixz", "Iyz", "Izz")),
@@ -187,7 +187,7 @@ def test_what_is_identified_alone_is_the_wams_own():
         like = {"mx": "mx my", "my": "mx my", "Ixz": "Ixz Iyz", "Iyz": "Ixz Iyz"}.get(
             name, name
         ).split()
-        sizes = [abs(true[joint][LINK_PARAMETERS.index(one)]) for one in like]
+        sizes = [abs(true[joint][LINK_PARAMETERS.index(item)]) for item in like]
         assert (
             min(abs(abs(alone[joint, name]) - size) for size in sizes) < 1e-9 * max(sizes) + 1e-15
         ), (joint, name)
@@ -207,14 +207,14 @@ def test_nothing_is_claimed_that_other_links_could_make_up(name):
     rows = np.concatenate([body.regressor_rows(q, qd, qdd), qdd[:, :, None] * np.eye(dof)], axis=2)
     rows = np.concatenate(rows)
     missed = np.linalg.norm(np.linalg.pinv(rows, rcond=1e-9) @ rows - np.eye(rows.shape[1]), axis=0)
-    for one, share in zip(links.parameters, missed, strict=True):
-        assert (share < 1e-6) == (one.identifiable == "alone"), one
+    for item, share in zip(links.parameters, missed, strict=True):
+        assert (share < 1e-6) == (item.identifiable == "alone"), item
     assert links.rank == np.linalg.matrix_rank(rows, tol=1e-9 * np.linalg.norm(rows))
 
 
 def test_motors_compete_with_the_links_for_what_data_tell(folder):
     links = identifiable_links(storage.load(folder / "rubbing.delan"))
-    by_name = {(one.owner, one.name): one for one in links.parameters}
+    by_name = {(item.owner, item.name): item for item in links.parameters}
     assert len(links.parameters) == 70 + 8 + 7
     assert by_name["elbow_pitch", "armature"].value == pytest.approx(DRIVE_INERTIA[3] + 0.3)
     assert by_name["elbow_pitch", "offset"].value == pytest.approx(3.5)
@@ -228,15 +228,15 @@ def test_small_errors_of_a_fit_make_up_no_knowledge():
     exact = from_rigid_body(wam())
     rng = np.random.default_rng(0)
     rough = eqx.tree_at(
-        lambda one: (one.shift, one.gravity),
+        lambda item: (item.shift, item.gravity),
         exact,
         (exact.shift + 1e-4 * rng.normal(size=(6, 3)), exact.gravity + 1e-3 * rng.normal(size=3)),
     )
     found, true = identifiable_links(rough), identifiable_links(exact)
     assert found.rank == true.rank
-    assert {one.identifiable for one in found.parameters} == {"alone", "combined", "no"}
-    claimed = {(one.owner, one.name) for one in found.named("alone")}
-    assert claimed <= {(one.owner, one.name) for one in true.named("alone")}
+    assert {item.identifiable for item in found.parameters} == {"alone", "combined", "no"}
+    claimed = {(item.owner, item.name) for item in found.named("alone")}
+    assert claimed <= {(item.owner, item.name) for item in true.named("alone")}
     assert ("palm_yaw", "Izz") in claimed
 
 
@@ -246,11 +246,11 @@ def test_noise_and_few_samples_make_the_numbers_worse():
         identifiable_links(model, rmse=noise, samples=samples)
         for noise, samples in ((rmse, 100), (rmse / 2, 100), (rmse, 10_000))
     )
-    for one, half, tenth in zip(rough.parameters, finer.parameters, long.parameters, strict=True):
-        assert (one.error is None) == (one.identifiable != "alone")
-        if one.error is not None:
-            assert half.error == pytest.approx(one.error / 2, rel=1e-6)
-            assert tenth.error == pytest.approx(one.error / 10, rel=1e-6)
+    for item, half, tenth in zip(rough.parameters, finer.parameters, long.parameters, strict=True):
+        assert (item.error is None) == (item.identifiable != "alone")
+        if item.error is not None:
+            assert half.error == pytest.approx(item.error / 2, rel=1e-6)
+            assert tenth.error == pytest.approx(item.error / 10, rel=1e-6)
 
 
 def reframed(body: RigidBody, seed: int) -> RigidBody:
@@ -260,25 +260,25 @@ def reframed(body: RigidBody, seed: int) -> RigidBody:
     rng = np.random.default_rng(seed)
     base = (Rotation.random(rng=rng).as_matrix(), rng.normal(size=3))
     old, new, bodies = [], [], []
-    for one in body.bodies:
-        turn, place = old[one.parent] if one.parent >= 0 else base
-        before = new[one.parent] if one.parent >= 0 else (np.eye(3), np.zeros(3))
-        old.append((turn @ one.rotation, turn @ one.position + place))
+    for item in body.bodies:
+        turn, place = old[item.parent] if item.parent >= 0 else base
+        before = new[item.parent] if item.parent >= 0 else (np.eye(3), np.zeros(3))
+        old.append((turn @ item.rotation, turn @ item.position + place))
         twist = Rotation.from_rotvec([0, 0, rng.uniform(-3, 3)]).as_matrix()
-        frame = old[-1][0] @ with_third_column(one.axis) @ twist
+        frame = old[-1][0] @ with_third_column(item.axis) @ twist
         slide = (
-            rng.normal(0, 0.3, 3) if one.kind == "prismatic" else rng.normal(0, 0.3) * frame[:, 2]
+            rng.normal(0, 0.3, 3) if item.kind == "prismatic" else rng.normal(0, 0.3) * frame[:, 2]
         )
         new.append((frame, old[-1][1] + slide))
         across = frame.T @ old[-1][0]
         bodies.append(
             replace(
-                one,
+                item,
                 position=before[0].T @ (new[-1][1] - before[1]),
                 rotation=before[0].T @ frame,
                 axis=np.array([0.0, 0.0, 1.0]),
-                centre=across @ one.centre - frame.T @ slide,
-                inertia=across @ one.inertia @ across.T,
+                centre=across @ item.centre - frame.T @ slide,
+                inertia=across @ item.inertia @ across.T,
             )
         )
     x, y, z = (base[0] @ body.gravity).tolist()
@@ -300,8 +300,8 @@ def test_the_numbers_do_not_depend_on_frames_that_joints_cannot_see(kinds, paren
     np.testing.assert_allclose(
         other.inverse_dynamics(*rows), body.inverse_dynamics(*rows), atol=1e-9
     )
-    one, two = (identifiable_links(from_rigid_body(arm)) for arm in (body, other))
-    for a, b in zip(one.parameters, two.parameters, strict=True):
+    item, two = (identifiable_links(from_rigid_body(arm)) for arm in (body, other))
+    for a, b in zip(item.parameters, two.parameters, strict=True):
         assert a.identifiable == b.identifiable
         if a.identifiable == "alone":
             assert a.value == pytest.approx(b.value, rel=1e-7, abs=1e-10)
@@ -312,13 +312,13 @@ def test_one_joint_and_an_arm_without_weight():
     turn = np.eye(4)
     turn[:3, :3] = Rotation.from_rotvec([0, 0, 2.0]).as_matrix()
     turned = eqx.tree_at(
-        lambda one: (one.factor, one.gravity),
+        lambda item: (item.factor, item.gravity),
         pendulum,
         (turn @ pendulum.factor, turn[:3, :3] @ pendulum.gravity),
     )
-    one, two = (identifiable_links(model).named("alone") for model in (pendulum, turned))
-    assert [number.name for number in one] == ["mx", "my"]
-    assert [number.value for number in one] == pytest.approx([number.value for number in two])
+    item, two = (identifiable_links(model).named("alone") for model in (pendulum, turned))
+    assert [number.name for number in item] == ["mx", "my"]
+    assert [number.value for number in item] == pytest.approx([number.value for number in two])
     floating = RigidBody.from_bodies(
         random_arm(("revolute",) * 3, seed=0)[0], gravity=(0.0, 0.0, 0.0)
     )
@@ -414,8 +414,8 @@ def test_joints_in_one_place_share_a_label_and_labels_do_not_overlap(name):
             "wrist_yaw",
             "wrist_pitch\npalm_yaw",
         }
-    for one, other in combinations(boxes, 2):
-        assert not one.overlaps(other)
+    for item, other in combinations(boxes, 2):
+        assert not item.overlaps(other)
 
 
 @pytest.mark.parametrize("name", arms())
@@ -433,8 +433,8 @@ def test_a_learned_arm_is_laid_over_the_true_one(name):
     mirrored = replace(
         moved, points=moved.points * flip, directions=sense * moved.directions * flip
     )
-    for one in (moved, mirrored):
-        over = laid_over(one, true)
+    for item in (moved, mirrored):
+        over = laid_over(item, true)
         np.testing.assert_allclose(over.points, true.points, atol=1e-9)
         np.testing.assert_allclose(over.directions, true.directions, atol=1e-9)
 
@@ -507,7 +507,7 @@ def planar(tilt: float) -> RigidBody:
     )
     turn = Rotation.from_rotvec([0, tilt, 0]).as_matrix()
     second = replace(first, parent=0, joint="elbow", position=np.array([0.5, 0, 0]), rotation=turn)
-    bodies = [replace(one, mass=1.0, inertia=inertia) for one in (first, second)]
+    bodies = [replace(item, mass=1.0, inertia=inertia) for item in (first, second)]
     return RigidBody.from_bodies(bodies, gravity=(0.0, -9.81, 0.0))
 
 
@@ -553,9 +553,9 @@ def test_the_doubt_in_axes_grows_with_the_error():
         identifiable_axes(exact, rmse=np.full(7, noise), samples=100).uncertainties
         for noise in (0.01, 0.02)
     )
-    for axis, one, two in zip(learned_arm(exact).axes, fine, rough, strict=True):
+    for axis, item, two in zip(learned_arm(exact).axes, fine, rough, strict=True):
         for name in ("twist", "distance", "offset"):
-            error = getattr(one, name)
+            error = getattr(item, name)
             assert (error is None) == (axis.parent is None or getattr(axis, name) is None)
             if error is not None:
                 assert 0 < error < np.inf

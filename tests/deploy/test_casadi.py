@@ -57,13 +57,13 @@ def require_same(model, only: tuple[str, ...] = ()) -> None:
     rows = np.random.default_rng(0).uniform(-2, 2, (4, 3, model.joints.dof))
     made, functions = casadi_functions(model, only), functions_of(model)
     assert made.keys() == (set(only) or functions.keys())
-    for name, one in made.items():
+    for name, item in made.items():
         takes = len(functions[name].takes)
         truth = jax.jit(jax.vmap(functions[name].call))(
             *(jnp.asarray(rows[:, i]) for i in range(takes))
         )
         for row, *wanted in zip(rows, *truth, strict=True):
-            got = one.call([casadi.DM(column) for column in row[:takes]])
+            got = item.call([casadi.DM(column) for column in row[:takes]])
             for values, parts, whole in zip(got, wanted, truth, strict=True):
                 size = float(jnp.abs(whole).max())
                 np.testing.assert_allclose(
@@ -92,12 +92,14 @@ def test_slopes_are_those_of_jax(name):
     forward = casadi_functions(model, ("forward_dynamics",))["forward_dynamics"]
     columns = [casadi.SX.sym(name, 3) for name in ("q", "qd", "tau")]
     slopes = casadi.Function(
-        "slopes", columns, [casadi.jacobian(forward(*columns), one) for one in columns]
+        "slopes", columns, [casadi.jacobian(forward(*columns), item) for item in columns]
     )
     truth = jax.jit(jax.jacobian(model.forward_dynamics, argnums=(0, 1, 2)))
     for row in np.random.default_rng(1).uniform(-2, 2, (3, 3, 3)):
         for got, wanted in zip(
-            slopes.call([casadi.DM(one) for one in row]), truth(*map(jnp.asarray, row)), strict=True
+            slopes.call([casadi.DM(item) for item in row]),
+            truth(*map(jnp.asarray, row)),
+            strict=True,
         ):
             np.testing.assert_allclose(
                 np.asarray(got), wanted, rtol=1e-8, atol=1e-9 * float(jnp.abs(wanted).max())

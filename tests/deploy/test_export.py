@@ -53,7 +53,7 @@ HEAD = FrictionSettings(
 def with_motors(rigid) -> Model:
     head = Friction(rigid.joints, HEAD)
     weights = jnp.asarray(np.random.default_rng(3).uniform(0.1, 0.8, head.weights.value.shape))
-    return Model(rigid, eqx.tree_at(lambda one: one.weights.value, head, weights))
+    return Model(rigid, eqx.tree_at(lambda item: item.weights.value, head, weights))
 
 
 def trained(joints: Joints) -> LagrangianChain:
@@ -137,13 +137,13 @@ def test_numbers_are_the_same_inside_of_jit_and_without_double_precision(name):
 
 
 def test_new_numbers_enter_without_a_compiler(monkeypatch):
-    one, other = (
+    item, other = (
         LagrangianChain(Joints.revolute(3), key=jax.random.key(seed)) for seed in range(2)
     )
-    compiled = delan.compile(one)
+    compiled = delan.compile(item)
     monkeypatch.setattr("delan.deploy.compiler.find_compiler", lambda: None)
     compiled.swap(other)
-    row = states(one, 1)[0]
+    row = states(item, 1)[0]
     wanted = eqx.filter_jit(other.inverse_dynamics)(*(jnp.asarray(column) for column in row))
     np.testing.assert_allclose(compiled.inverse_dynamics(*row), wanted, rtol=1e-10)
     with pytest.raises(ModelError, match="another shape"):
@@ -180,10 +180,10 @@ OTHER_CODE = {
 @pytest.mark.parametrize("what", OTHER_CODE)
 def test_numbers_of_another_code_do_not_enter(what):
     """As many numbers under the same names, which the code would take for something else."""
-    one, other = OTHER_CODE[what]()
-    assert Numbers.of(one).layout == Numbers.of(other).layout
-    compiled = delan.compile(one)
-    compiled.swap(one)
+    item, other = OTHER_CODE[what]()
+    assert Numbers.of(item).layout == Numbers.of(other).layout
+    compiled = delan.compile(item)
+    compiled.swap(item)
     with pytest.raises(ModelError, match=r"another shape than the compiled one: .*compile it anew"):
         compiled.swap(other)
 
@@ -199,9 +199,9 @@ def test_every_form_of_a_vector_gives_the_same_torque(precision, quick, monkeypa
     wanted = compiled.inverse_dynamics(*row).copy()
     spread = np.stack([row, row], axis=-1)
     forms = (
-        [tuple(one) for one in row],
+        [tuple(item) for item in row],
         [spread[i, :, 0] for i in range(3)],
-        [jnp.asarray(one) for one in row],
+        [jnp.asarray(item) for item in row],
     )
     for form in (*forms, row.astype(np.float32)):
         compiled.inverse_dynamics(*np.zeros((3, 3)))
@@ -234,13 +234,13 @@ def test_every_form_of_a_vector_gives_the_same_torque(precision, quick, monkeypa
 def test_results_can_be_kept():
     """Every method, for the next call writes to the same place."""
     compiled = delan.compile(trained(Joints.revolute(3)))
-    one, other = states(compiled, 2)
+    item, other = states(compiled, 2)
     for call in (
         lambda row: [compiled.forward_dynamics(*row)],
         lambda row: [compiled.mass_matrix(row[0])],
         lambda row: list(compiled.components(*row)),
     ):
-        kept = call(one)
+        kept = call(item)
         before = [np.array(part) for part in kept]
         call(other)
         np.testing.assert_array_equal(kept, before)
@@ -282,7 +282,7 @@ def test_the_domain_is_that_of_the_model():
 def test_nothing_but_a_learned_model_becomes_code():
     with pytest.raises(ModelError, match="RigidBody has no weights"):
         c_source(DYNAMICS["rigid body"]())
-    broken = eqx.tree_at(lambda one: one.gravity, trained(MIXED), jnp.full(3, jnp.nan))
+    broken = eqx.tree_at(lambda item: item.gravity, trained(MIXED), jnp.full(3, jnp.nan))
     with pytest.raises(ModelError, match="not finite"):
         c_source(broken)
 
@@ -562,20 +562,20 @@ def test_an_output_may_be_the_array_of_an_input(name):
         promise = PROMISES[function]
         if promise.gives == "state":
             continue
-        takes = [one for one in promise.takes.split() if one != "memory"]
+        takes = [item for item in promise.takes.split() if item != "memory"]
         gives = promise.gives.split()
 
         def results(
             onto: tuple[str, ...], call=library[f"my_arm_{function}"], t=takes, g=gives, p=promise
         ):
-            places = {one: np.zeros(9) for one in (*t, *g)}
-            for one, values in zip(t, row, strict=False):
-                places[one][:3] = values
-            places |= {one: places[at] for one, at in zip(g, onto, strict=False)}
+            places = {item: np.zeros(9) for item in (*t, *g)}
+            for item, values in zip(t, row, strict=False):
+                places[item][:3] = values
+            places |= {item: places[at] for item, at in zip(g, onto, strict=False)}
             memory = (None,) if "memory" in p.takes else ()
-            call(*memory, *(ctypes.c_void_p(places[one].ctypes.data) for one in (*t, *g)))
+            call(*memory, *(ctypes.c_void_p(places[item].ctypes.data) for item in (*t, *g)))
             size = {"inertia": 9, "kinetic": 1, "potential": 1}
-            return [places[one][: size.get(one, 3)].tolist() for one in g]
+            return [places[item][: size.get(item, 3)].tolist() for item in g]
 
         for onto in permutations(takes, min(len(gives), len(takes))):
             assert results(onto) == results(()), (function, onto)

@@ -105,7 +105,7 @@ def changed(column: str, values) -> Model:
     """The sound model with other friction."""
     row = FRICTION.columns.index(column)
     model = eqx.tree_at(
-        lambda one: one.friction.weights.value,
+        lambda item: item.friction.weights.value,
         known(),
         replace_fn=lambda w: w.at[row].set(jnp.asarray(values)),
     )
@@ -159,12 +159,12 @@ def test_a_band_that_is_too_narrow_and_a_strange_log_are_refused():
     trust = trust_in(sound())
     narrow = sound().with_trust(replace(trust, band=trust.band / 10))
     assert answers(examine(narrow, TWO_LINK.limits, motions(20, 21), FEW)) == {"band"}
-    one = motions(20, 21)
+    item = motions(20, 21)
     elsewhere = replace(
-        one,
-        q=one.q + 2.5,
+        item,
+        q=item.q + 2.5,
         tau=RigidBody.from_urdf(TWO_LINK.urdf(), friction=FRICTION)
-        .rows(one.q + 2.5, one.qd, one.qdd)
+        .rows(item.q + 2.5, item.qd, item.qdd)
         .total,
     )
     assert answers(examine(sound(), TWO_LINK.limits, elsewhere, FEW)) == {"domain"}
@@ -266,8 +266,8 @@ def test_wrong_settings_are_refused():
 def files(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("gate")
     storage.save(sound(), folder / "arm.delan", provenance={"log": "train.npz"})
-    one = motions(20, 21)
-    columns = {name: getattr(one, name) for name in ("t", "q", "qd", "qdd", "tau", "trajectory")}
+    item = motions(20, 21)
+    columns = {name: getattr(item, name) for name in ("t", "q", "qd", "qdd", "tau", "trajectory")}
     np.savez(folder / "log.npz", **columns)
     torque = TWO_LINK.limits.torque.tolist()
     (folder / "limits.toml").write_text(f"torque = {torque}\nlower = -3.1\nupper = 3.1\n")
@@ -275,14 +275,14 @@ def files(tmp_path_factory) -> Path:
 
 
 def ran(*arguments):
-    return CliRunner().invoke(app, [str(one) for one in arguments])
+    return CliRunner().invoke(app, [str(item) for item in arguments])
 
 
 def test_every_check_says_what_to_do():
     network = FeedForwardNetwork(
         TWO_LINK.joints, FeedForwardSettings(width=8), key=jax.random.key(0)
     )
-    found = (examine(one, TWO_LINK.limits, motions(20, 21), FEW) for one in (sound(), network))
+    found = (examine(item, TWO_LINK.limits, motions(20, 21), FEW) for item in (sound(), network))
     result = {check.name: check.cure for certificate in found for check in certificate.checks}
     result["unseen motion"] = unseen_motion(1.0).cure
     assert result.keys() == CHECKS.keys()
@@ -366,7 +366,7 @@ def test_rows_of_a_known_log_are_known_in_any_part_of_it_and_written_in_short():
     longer = replace(
         other,
         **{
-            name: np.concatenate([getattr(one, name) for one in (other, recording)])
+            name: np.concatenate([getattr(item, name) for item in (other, recording)])
             for name in ("t", "q", "tau", "trajectory")
         },
         qd=None,

@@ -41,9 +41,9 @@ def require_same(model, only: tuple[str, ...] = ()) -> None:
         function = functions[what]
         given = [jnp.asarray(rows[i]) for i in range(len(function.takes))]
         got = jax_export.deserialize(bytearray(data)).call(*given)
-        for one, truth in zip(got, jax.jit(jax.vmap(function.call))(*given), strict=True):
+        for item, truth in zip(got, jax.jit(jax.vmap(function.call))(*given), strict=True):
             np.testing.assert_allclose(
-                one, truth, rtol=1e-12, atol=1e-12 * float(jnp.abs(truth).max()), err_msg=what
+                item, truth, rtol=1e-12, atol=1e-12 * float(jnp.abs(truth).max()), err_msg=what
             )
 
 
@@ -92,7 +92,7 @@ def test_the_folder_tells_how_to_call_it(tmp_path):
         json.loads((tmp_path / "model.json").read_text())["functions"].keys()
         == result["functions"].keys()
     )
-    assert {one["file"] for one in result["functions"].values()} <= {
+    assert {item["file"] for item in result["functions"].values()} <= {
         path.name for path in tmp_path.iterdir()
     }
     assert [joint["units"]["tau"] for joint in result["joints"]] == ["N m", "N", "N m"]

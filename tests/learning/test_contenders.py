@@ -42,8 +42,10 @@ BODY = RigidBody.from_urdf(TWO_LINK.urdf())
 def wrong_urdf() -> str:
     """Lengths 10 % and masses 30 % too large."""
     bodies = [
-        replace(one, position=1.1 * one.position, mass=1.3 * one.mass, inertia=1.3 * one.inertia)
-        for one in BODY.bodies
+        replace(
+            item, position=1.1 * item.position, mass=1.3 * item.mass, inertia=1.3 * item.inertia
+        )
+        for item in BODY.bodies
     ]
     return urdf_of(RigidBody.from_bodies(bodies, gravity=tuple(BODY.gravity.tolist())))
 
@@ -74,7 +76,7 @@ def test_it_beats_the_arm_alone_where_no_rigid_body_can_follow(monkeypatch):
     assert entry.chosen["arm"] == "identified"
     assert entry.validation.torque.nmse_mean < 0.5 * known.validation.torque.nmse_mean
     alone, both = (
-        evaluate(one.model, unseen, rollouts=False).torque.nmse_mean for one in (known, entry)
+        evaluate(item.model, unseen, rollouts=False).torque.nmse_mean for item in (known, entry)
     )
     assert both < 0.5 * alone
     assert entry.training is not None
@@ -124,7 +126,7 @@ def test_it_promises_the_sum_and_no_mechanics():
     model, motion = residual_model(), jnp.linspace(-1, 1, 9).reshape(3, 3)
     assert model.mechanics is not None
     assert model.residual is not None
-    parts = [one.inverse_dynamics(*motion) for one in (model.mechanics, model.residual)]
+    parts = [item.inverse_dynamics(*motion) for item in (model.mechanics, model.residual)]
     np.testing.assert_allclose(model.inverse_dynamics(*motion), parts[0] + parts[1])
     assert not model.promises.mechanics
 
@@ -135,10 +137,10 @@ def test_what_friction_remembers_reaches_the_arm():
     data = swung(BODY, TWO_LINK.limits, range(1))
     assert memory_of(residual_model(), data) is None
     motion, memory = jnp.ones((3, 3)), jnp.full((6, 3), 0.3)
-    told = model.inverse_dynamics(*motion, memory=memory)
+    shown = model.inverse_dynamics(*motion, memory=memory)
     rest = feed_forward(MIXED).inverse_dynamics(*motion)
-    np.testing.assert_allclose(told - rest, known.inverse_dynamics(*motion, memory=memory))
-    assert not np.allclose(told, model.inverse_dynamics(*motion))
+    np.testing.assert_allclose(shown - rest, known.inverse_dynamics(*motion, memory=memory))
+    assert not np.allclose(shown, model.inverse_dynamics(*motion))
     assert model.friction is known.friction
     assert residual_model().friction is None
 

@@ -48,11 +48,11 @@ def logged(
     rng = np.random.default_rng(0)
     pieces = []
     for label in fine.trajectories:
-        one = fine.select([label])
+        item = fine.select([label])
         t = np.arange(round(seconds * RATE)) / RATE
-        q = np.stack([_spline(one.t, column, t) for column in one.q.T], axis=1)
+        q = np.stack([_spline(item.t, column, t) for column in item.q.T], axis=1)
         qd, qdd = (
-            np.stack([_spline(one.t, column, t, n) for column in one.q.T], axis=1) for n in (1, 2)
+            np.stack([_spline(item.t, column, t, n) for column in item.q.T], axis=1) for n in (1, 2)
         )
         tau = BODY.rows(q, qd, qdd).total + np.array([FRICTION.torque(v, np.zeros(2)) for v in qd])
         late = np.stack([np.interp(t - delay, t, column) for column in tau.T], axis=1)
@@ -151,9 +151,12 @@ def _stretched(urdf: str, *, length: float, mass: float) -> str:
     body = RigidBody.from_urdf(urdf)
     bodies = [
         replace(
-            one, position=length * one.position, mass=mass * one.mass, inertia=mass * one.inertia
+            item,
+            position=length * item.position,
+            mass=mass * item.mass,
+            inertia=mass * item.inertia,
         )
-        for one in body.bodies
+        for item in body.bodies
     ]
     return urdf_of(RigidBody.from_bodies(bodies, gravity=(0.0, 0.0, -9.81)), name="wrong")
 

@@ -137,8 +137,8 @@ def test_chain_and_friction_are_learned_together_with_terms_chosen_on_validation
     assert result.provenance()["fit"]["friction"][2]["term"] == "stribeck"
     speeds = np.linspace(-1.5, 1.5, 61)
     learned, true = (
-        np.stack([np.asarray(one.torque(np.full(2, v), np.zeros(2))) for v in speeds])
-        for one in (learned_friction, FRICTION)
+        np.stack([np.asarray(item.torque(np.full(2, v), np.zeros(2))) for v in speeds])
+        for item in (learned_friction, FRICTION)
     )
     error = np.sqrt(np.mean((learned - true) ** 2, axis=0) / np.mean(true**2, axis=0))
     assert error.max() < 0.02
@@ -164,7 +164,7 @@ def test_friction_with_memory_is_learned_and_scored_along_the_trajectories():
     memory = remembered(truth, clean)
     assert memory is not None
     friction = np.stack(
-        [truth.torque(qd, 0 * qd, one) for qd, one in zip(clean.qd, memory, strict=True)]
+        [truth.torque(qd, 0 * qd, item) for qd, item in zip(clean.qd, memory, strict=True)]
     )
     data = replace(clean, tau=clean.tau + friction, truth={})
     result = fit_model(Study.of(data, friction=settings), "chain")
@@ -179,7 +179,7 @@ def test_the_network_learns_friction_too():
     terms = FrictionSettings(("viscous", "coulomb"))
     settings = TrainingSettings(optimizer="adam", epochs=200)
     with_friction, without = (
-        fit_model(Study.of(dataset(), settings, friction=one), "delan") for one in (terms, None)
+        fit_model(Study.of(dataset(), settings, friction=item), "delan") for item in (terms, None)
     )
     assert isinstance(with_friction.model, Model)
     assert np.all(np.asarray(friction_in(with_friction.model).weights.value) >= 0)
@@ -195,15 +195,15 @@ def test_a_feed_forward_network_takes_no_friction():
 
 @pytest.mark.slow
 def test_a_seed_gives_the_same_friction_again():
-    one, two = (
+    item, two = (
         fit_model(
             Study.of(dataset(), TrainingSettings(epochs=5), friction="auto", key=jax.random.key(3)),
             "chain",
         )
         for _ in range(2)
     )
-    assert eqx.tree_equal(one.model, two.model)
-    assert one.selection == two.selection
+    assert eqx.tree_equal(item.model, two.model)
+    assert item.selection == two.selection
 
 
 def started(data: Dataset) -> Model:

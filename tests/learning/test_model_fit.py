@@ -351,9 +351,9 @@ def test_a_public_pair_for_online_learners():
 
 def test_provenance_is_plain_json():
     result = fit_model(Study.of(pendulum(), TrainingSettings(epochs=3)), SMALL)
-    told = json.loads(json.dumps(result.provenance(), allow_nan=False))
-    assert told["fit"]["optimizer"] == "lm"
-    assert told["scores"]["validation"]["torque"]["mse"][0] == pytest.approx(
+    shown = json.loads(json.dumps(result.provenance(), allow_nan=False))
+    assert shown["fit"]["optimizer"] == "lm"
+    assert shown["scores"]["validation"]["torque"]["mse"][0] == pytest.approx(
         result.validation.torque.mse[0]
     )
 

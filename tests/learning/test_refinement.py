@@ -32,7 +32,7 @@ def ended(fit: Fit, *losses: float) -> TrainingResult:
         HistoryRow("Levenberg–Marquardt", n, 0.1 * n, loss, loss) for n, loss in enumerate(losses)
     )
     off = eqx.tree_at(
-        lambda one: one.mechanics.factor,
+        lambda item: item.mechanics.factor,
         result.model,
         replace_fn=lambda factor: factor.at[1].multiply(0.9),
     )
@@ -45,8 +45,8 @@ def test_it_learns_what_the_held_back_motion_alone_can_tell(fit):
     held_out = replace(fit.dataset, counted=fit.validation.counted)
     again: Any = relearned(result, replace(fit.study, dataset=held_out))
     before, after = (
-        evaluate(one, fit.validation, rollouts=False).torque.nmse_mean
-        for one in (result.model, again)
+        evaluate(item, fit.validation, rollouts=False).torque.nmse_mean
+        for item in (result.model, again)
     )
     assert before > 5e-3
     assert after < 0.5 * before

@@ -105,7 +105,7 @@ def test_the_five_bar_moves_as_in_mujoco():
     motion = states(robot, 5)
     for q, qd, qdd, tau in zip(motion.q, motion.qd, motion.qdd, robot.torques(motion), strict=True):
         data.qpos, data.qvel = (
-            np.asarray(one) for one in jax.jvp(robot.tree, (jnp.asarray(q),), (jnp.asarray(qd),))
+            np.asarray(item) for item in jax.jvp(robot.tree, (jnp.asarray(q),), (jnp.asarray(qd),))
         )
         data.qfrc_applied = [tau[0], 0, tau[1], 0]
         mujoco.mj_forward(model, data)  # pyright: ignore[reportAttributeAccessIssue]
@@ -250,18 +250,18 @@ def test_the_rate_of_recording_does_not_matter():
         diagnose(TRUTH, noisy(with_friction(swung(ARM, LIMITS, [0, 1], samples=rows)), 0.03))
         for rows in (100, 250, 1000)
     ]
-    for one in found:
-        assert one.suspects == ("joint0", "joint1")
-        np.testing.assert_allclose(one.structured, found[-1].structured, rtol=0.3)
+    for item in found:
+        assert item.suspects == ("joint0", "joint1")
+        np.testing.assert_allclose(item.structured, found[-1].structured, rtol=0.3)
 
 
 def test_too_few_rows_tell_nothing():
     found = diagnose(TRUTH, with_friction(swung(ARM, LIMITS, [0], samples=15)))
     assert not found.doubtful
     assert "too short" in found.sentence()
-    one = diagnose(TRUTH, swung(ARM, LIMITS, [0], samples=1))
-    assert not one.doubtful
-    assert np.isnan(one.nmse).all()
+    item = diagnose(TRUTH, swung(ARM, LIMITS, [0], samples=1))
+    assert not item.doubtful
+    assert np.isnan(item.nmse).all()
 
 
 def test_what_friction_remembers_is_heard():
@@ -291,7 +291,7 @@ def test_a_motionless_joint_is_not_accused():
 
 
 def test_a_model_without_finite_torques_is_refused():
-    broken = eqx.tree_at(lambda one: one.gravity, TRUTH, TRUTH.gravity * np.nan)
+    broken = eqx.tree_at(lambda item: item.gravity, TRUTH, TRUTH.gravity * np.nan)
     with pytest.raises(
         ModelError, match="no finite torque for the motion of random arm; fit it again"
     ):

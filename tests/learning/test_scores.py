@@ -102,12 +102,12 @@ def test_a_joint_with_constant_torque_has_no_normalised_error():
 
 def test_scores_become_json_without_nan():
     flat = replace(pendulum(), tau=np.ones((300, 1)))
-    told = json.loads(json.dumps(evaluate(Pendulum(), flat).as_dict(), allow_nan=False))
-    assert told["torque"]["nmse"] == [None]
-    assert told["torque"]["nmse_mean"] is None
-    assert told["gravity"]["mse_sum"] < 1e-20
-    assert told["samples"] == 300
-    assert "valid_share" in told["rollouts"]
+    shown = json.loads(json.dumps(evaluate(Pendulum(), flat).as_dict(), allow_nan=False))
+    assert shown["torque"]["nmse"] == [None]
+    assert shown["torque"]["nmse_mean"] is None
+    assert shown["gravity"]["mse_sum"] < 1e-20
+    assert shown["samples"] == 300
+    assert "valid_share" in shown["rollouts"]
 
 
 def test_a_model_that_only_knows_torques_is_scored_on_torques_only():

@@ -187,9 +187,9 @@ def test_the_same_key_gives_the_same_trust():
 def test_samples_that_do_not_count_are_left_out():
     """They only tell what friction remembers, and are neither learned from nor scored."""
 
-    def lengthened(one: Dataset) -> Dataset:
-        whole = one.rows(np.concatenate([np.arange(len(one)), np.arange(7)]))
-        counted = np.arange(len(whole)) < len(one)
+    def lengthened(item: Dataset) -> Dataset:
+        whole = item.rows(np.concatenate([np.arange(len(item)), np.arange(7)]))
+        counted = np.arange(len(whole)) < len(item)
         return replace(whole, tau=np.where(counted[:, None], whole.tau, 1e6), counted=counted)
 
     again = trust(
@@ -207,15 +207,15 @@ def test_samples_that_do_not_count_are_left_out():
 
 def test_the_band_is_asked_with_what_friction_remembers():
     head = Friction(TWO_LINK.joints, FrictionSettings(("stops",), radii=(0.3,)))
-    head = eqx.tree_at(lambda one: one.weights.value, head, jnp.ones((1, 2)))
+    head = eqx.tree_at(lambda item: item.weights.value, head, jnp.ones((1, 2)))
     model: Any = with_doubt(Model(fitted("chain").mechanics, head))
-    one, memory = (
+    item, memory = (
         motions("unseen").rows(slice(0, 200)),
         remembered(head, motions("unseen").rows(slice(0, 200))),
     )
-    band = predict(model, "torque_band", *columns(one), memory=memory)
-    error = predict(model, "inverse_dynamics", *columns(one), memory=memory) - one.tau
-    np.testing.assert_array_equal(coverage(model, one), np.mean(np.abs(error) <= band, axis=0))
+    band = predict(model, "torque_band", *columns(item), memory=memory)
+    error = predict(model, "inverse_dynamics", *columns(item), memory=memory) - item.tau
+    np.testing.assert_array_equal(coverage(model, item), np.mean(np.abs(error) <= band, axis=0))
 
 
 # The pieces
@@ -279,8 +279,8 @@ def test_a_continuous_joint_is_compared_by_angle():
 def test_a_joint_that_stood_still_is_missed_when_it_moves():
     fixed = np.array([1.0, 0.0])
     training, validation = (
-        replace(one, q=one.q * fixed, qd=one.qd * fixed)
-        for one in (motions("training"), motions("validation"))
+        replace(item, q=item.q * fixed, qd=item.qd * fixed)
+        for item in (motions("training"), motions("validation"))
     )
     domain = domain_of(training, validation)
     q, qd = (jnp.asarray(column[0]) for column in (validation.q, validation.qd))
@@ -314,15 +314,15 @@ def test_the_torque_is_that_of_the_model_and_its_doubt_that_of_the_members(name)
     assert isinstance(trusted, InverseDynamics)
     assert trusted.promises == replace(model.promises, trust=True)
     motion = jnp.asarray(np.random.default_rng(0).normal(size=(3, model.joints.dof)))
-    torque = eqx.filter_jit(lambda one: one.inverse_dynamics(*motion))
+    torque = eqx.filter_jit(lambda item: item.inverse_dynamics(*motion))
     methods = ("inverse_dynamics", "torque_std", "torque_band")
-    asked = eqx.filter_jit(lambda one: [getattr(one, method)(*motion) for method in methods])
-    own, told, band = asked(trusted)
+    asked = eqx.filter_jit(lambda item: [getattr(item, method)(*motion) for method in methods])
+    own, shown, band = asked(trusted)
     np.testing.assert_allclose(own, torque(model), rtol=1e-9)
     trust = trust_in(trusted)
     members = [jax.tree.map(lambda leaf, k=k: leaf[k], trust.members) for k in range(3)]
-    std = np.std([torque(one) for one in members], axis=0, ddof=1)
-    np.testing.assert_allclose(told, std, rtol=1e-9)
+    std = np.std([torque(item) for item in members], axis=0, ddof=1)
+    np.testing.assert_allclose(shown, std, rtol=1e-9)
     np.testing.assert_allclose(band, trust.band * np.hypot(std, trust.floor), rtol=1e-9)
 
 
@@ -331,9 +331,9 @@ def test_mechanics_are_those_of_the_model():
     q, qd, x = jnp.asarray(np.random.default_rng(0).normal(size=(3, 3)))
 
     @eqx.filter_jit
-    def everything(one):
-        parts = one.forward_dynamics(q, qd, x), one.mass_matrix(q), one.components(q, qd, x)
-        return *parts, one.energy(q, qd), one.power(q, qd, x)
+    def everything(item):
+        parts = item.forward_dynamics(q, qd, x), item.mass_matrix(q), item.components(q, qd, x)
+        return *parts, item.energy(q, qd), item.power(q, qd, x)
 
     jax.tree.map(np.testing.assert_allclose, everything(with_doubt(model)), everything(model))
 
@@ -350,19 +350,19 @@ def test_memory_reaches_model_and_members():
     q, qd, qdd = jnp.asarray(np.random.default_rng(0).normal(size=(3, 3)))
 
     @eqx.filter_jit
-    def asked(one, memory):
+    def asked(item, memory):
         torque = (
-            one.inverse_dynamics(q, qd, qdd, memory=memory),
-            one.components(q, qd, qdd, memory=memory).friction,
+            item.inverse_dynamics(q, qd, qdd, memory=memory),
+            item.components(q, qd, qdd, memory=memory).friction,
         )
-        return *torque, one.forward_dynamics(q, qd, qdd, memory=memory)
+        return *torque, item.forward_dynamics(q, qd, qdd, memory=memory)
 
     memory, slid = jnp.full((6, 3), -0.5), jnp.ones((6, 3))
     alone = without_trust(trusted)
     answers = asked(trusted, memory), asked(alone, memory), asked(trusted, slid)
-    for told, own, without in zip(*answers, strict=True):
-        np.testing.assert_allclose(told, own)
-        assert not np.allclose(told, without)
+    for shown, own, without in zip(*answers, strict=True):
+        np.testing.assert_allclose(shown, own)
+        assert not np.allclose(shown, without)
     std = eqx.filter_jit(lambda memory: trusted.torque_std(q, qd, qdd, memory=memory))
     assert not np.allclose(std(memory), std(slid))
 
@@ -379,7 +379,7 @@ def test_trust_changes_no_other_answer():
     np.testing.assert_array_equal(
         in_plain_frames(trusted).parameters, in_plain_frames(model).parameters
     )
-    torques = [Compiled.of(one) for one in (trusted, model)]
+    torques = [Compiled.of(item) for item in (trusted, model)]
     np.testing.assert_array_equal(torques[0].weights, torques[1].weights)
 
 
@@ -391,9 +391,9 @@ def test_a_fit_continues_from_a_model_with_trust():
         fit_model(
             Study.of(data, brief, friction=head, key=jax.random.key(0)),
             "chain",
-            TrainingStart(model=one),
+            TrainingStart(model=item),
         )
-        for one in (trusted, model)
+        for item in (trusted, model)
     ]
     for a, b in zip(*(jax.tree.leaves(result.model) for result in results), strict=True):
         np.testing.assert_array_equal(a, b)

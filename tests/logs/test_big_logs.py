@@ -60,21 +60,21 @@ def folder_of(path: Path, files: int, rows: int, **options: bool) -> Path:
     return path
 
 
-def told(findings: tuple[Finding, ...], kind: str, **where: Any) -> Finding:
+def result(findings: tuple[Finding, ...], kind: str, **where: Any) -> Finding:
     """The one finding of a kind."""
     found = [
-        one
-        for one in findings
-        if one.kind == kind and all(getattr(one, k) == v for k, v in where.items())
+        item
+        for item in findings
+        if item.kind == kind and all(getattr(item, k) == v for k, v in where.items())
     ]
-    assert len(found) == 1, [f"{one.kind} {one.where}: {one.text}" for one in findings]
+    assert len(found) == 1, [f"{item.kind} {item.where}: {item.text}" for item in findings]
     return found[0]
 
 
-def same(one: Recording, other: Recording) -> bool:
+def same(item: Recording, other: Recording) -> bool:
     names = ("t", "q", "tau", "trajectory")
-    alike = all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
-    return alike and (one.joints, one.source, one.excerpt) == (
+    alike = all(np.array_equal(getattr(item, name), getattr(other, name)) for name in names)
+    return alike and (item.joints, item.source, item.excerpt) == (
         other.joints,
         other.source,
         other.excerpt,
@@ -104,7 +104,7 @@ def test_a_log_that_fits_does_not_pass_through_the_check_of_large_logs(tmp_path,
         recording, findings = check_up_parts(log_parts(log, SMALL, sound=False), 1e6, robot)
         assert recording.excerpt is not None
         assert recording.joints == (whole if robot is None else robot).joints
-        assert ("mismatch" in {one.kind for one in findings}) == (robot is not None)
+        assert ("mismatch" in {item.kind for item in findings}) == (robot is not None)
     monkeypatch.setattr(large_logs, "examine_parts", None)
     recording, findings = check_up_parts(log_parts(log, LogOptions(), sound=False), 1e9)
     assert same(recording, whole)
@@ -182,15 +182,15 @@ def test_a_fault_in_the_last_file_is_found_where_it_is(tmp_path):
     write(log / "011.npz", last)
     recording, findings = check_log([log], SMALL, None)
     assert recording.excerpt is not None
-    gap = told(findings, "gap")
+    gap = result(findings, "gap")
     assert gap.rows == ((59_000, 59_001),)
     assert gap.trajectory == 11
     assert gap.row == 59_000
     assert "row 59000" in gap.text
-    lost = told(findings, "non_finite")
+    lost = result(findings, "non_finite")
     assert (lost.column, lost.joint, lost.rows) == ("q", 1, ((59_500, 59_501),))
     assert lost.row == 59_500
-    assert told(findings, "excerpt").severity == "note"
+    assert result(findings, "excerpt").severity == "note"
     with pytest.raises(DataError, match=r"011\.npz, column q1, row 4500"):
         read_log(log, SMALL)
 
@@ -206,10 +206,10 @@ def test_a_channel_wrong_in_one_file_alone_is_found(tmp_path):
         if part.first <= 9 * 5000 < part.first + len(part.recording.t)
     ]
     _, findings = check_log([log], SMALL, None)
-    odd = [one for one in findings if one.severity != "note"]
+    odd = [item for item in findings if item.severity != "note"]
     assert odd
-    assert {(one.column, one.joint) for one in odd} == {("qd", 0)}
-    assert all(not one.rows or parts[0].first <= one.rows[0][0] for one in odd)
+    assert {(item.column, item.joint) for item in odd} == {("qd", 0)}
+    assert all(not item.rows or parts[0].first <= item.rows[0][0] for item in odd)
 
 
 def test_faults_at_the_cut_between_parts_are_found(tmp_path):
@@ -226,7 +226,7 @@ def test_faults_at_the_cut_between_parts_are_found(tmp_path):
     kinds = {"gap": late, "clock_reset": back, "stuck": held}
     for kind, columns in kinds.items():
         _, findings = check_log([write(tmp_path / "b.npz", columns)], SMALL, None)
-        rows = told(findings, kind).rows
+        rows = result(findings, kind).rows
         assert rows == (((cut - 30, cut + 30),) if kind == "stuck" else ((cut, cut + 1),))
     with pytest.raises(DataError, match=r"time does not increase"):
         read_log(write(tmp_path / "c.npz", back), SMALL)
@@ -236,12 +236,12 @@ def test_trajectories_that_go_on_in_another_part_and_rates_that_differ_between_p
     labels = np.repeat([0, 1, 2, 0], 15_000)
     log = write(tmp_path / "a.npz", motion(60_000) | {"trajectory": labels})
     _, findings = check_log([log], SMALL, None)
-    assert told(findings, "interleaved").rows[0][0] == 45_000
+    assert result(findings, "interleaved").rows[0][0] == 45_000
     slow = folder_of(tmp_path / "logs", 10, 6000)
     odd = motion(6000, 9)
     write(slow / "009.npz", odd | {"t": 2 * odd["t"]})
     _, findings = check_log([slow], SMALL, None)
-    mixed = told(findings, "mixed_rates")
+    mixed = result(findings, "mixed_rates")
     assert all(54_000 <= first < end <= 60_000 for first, end in mixed.rows)
 
 
@@ -255,7 +255,7 @@ def test_a_sound_large_log_gets_no_warning_that_the_whole_does_not_get(tmp_path)
     write(log / "005.npz", still)  # a rest is no fault
     of_parts, of_whole = (check_log([log], options, None)[1] for options in (SMALL, LogOptions()))
     told_of = [
-        {(one.kind, one.joint, one.column) for one in found} for found in (of_parts, of_whole)
+        {(item.kind, item.joint, item.column) for item in found} for found in (of_parts, of_whole)
     ]
     assert told_of[0] - told_of[1] <= {("excerpt", None, None)}
 
@@ -289,7 +289,7 @@ def test_what_was_used_is_told(tmp_path):
     assert shown.exit_code == 0, shown.output
     found = json.loads(shown.stdout)
     assert found["rows"] == 60_000
-    assert next(one["text"] for one in found["findings"] if one["kind"] == "excerpt").endswith(
+    assert next(item["text"] for item in found["findings"] if item["kind"] == "excerpt").endswith(
         part.excerpt.summary
     )
     assert (tmp_path / "a.png").stat().st_size > 10_000

@@ -99,11 +99,11 @@ def test_a_fault_is_found_where_it_sits(name, arm, seed, noisy):
     "arm", ["letters", "sliding", "wam4", pytest.param("wam7-friction", marks=pytest.mark.slow)]
 )
 @pytest.mark.parametrize(("one", "other"), EXCHANGED)
-def test_exchanged_columns_are_one_error_with_its_remedy(arm, one, other):
-    found = serious(examine(exchanged(clean(arm, noisy=True), one, other)))
+def test_exchanged_columns_are_one_error_with_its_remedy(arm, item, other):
+    found = serious(examine(exchanged(clean(arm, noisy=True), item, other)))
     assert [(finding.kind, finding.severity) for finding in found] == [("exchanged", "error")]
-    assert found[0].measured["names"] == (one, other)
-    assert f"--map {one}={other} --map {other}={one}" in found[0].remedy
+    assert found[0].measured["names"] == (item, other)
+    assert f"--map {item}={other} --map {other}={item}" in found[0].remedy
 
 
 @pytest.mark.parametrize("arm", ["letters", "sliding", "wam4"])
@@ -119,8 +119,8 @@ def test_positions_alone_in_degrees_are_one_error_with_its_remedy(tmp_path, size
     """This includes small motions, whose positions alone could be radians."""
     log = clean("wam4", noisy=True)
     log = replace(log, q=size * np.degrees(log.q), qd=size * measured_columns(log)["qd"])
-    found = [one for one in serious(examine(log)) if one.kind != "excitation"]
-    assert [(one.kind, one.joint, one.column, one.severity) for one in found] == [
+    found = [item for item in serious(examine(log)) if item.kind != "excitation"]
+    assert [(item.kind, item.joint, item.column, item.severity) for item in found] == [
         ("units", None, "q", "error")
     ]
     assert "--degrees --map qd= " in found[0].remedy
@@ -134,7 +134,7 @@ def test_positions_alone_in_degrees_are_one_error_with_its_remedy(tmp_path, size
 def test_degrees_of_the_turning_joints_alone_are_one_error():
     log = clean("sliding", noisy=True)
     found = serious(examine(replace(log, q=np.where(log.joints.turning, np.degrees(log.q), log.q))))
-    assert [(one.kind, one.joint, one.column) for one in found] == [("units", None, "q")]
+    assert [(item.kind, item.joint, item.column) for item in found] == [("units", None, "q")]
 
 
 @pytest.mark.parametrize("table", [False, True])
@@ -157,10 +157,12 @@ def test_the_remedy_for_exchanged_columns_works(tmp_path, table):
         )
     else:
         write(path, log)
-    told = CliRunner().invoke(app, ["check", str(path), "--json"])
-    assert told.exit_code == 1
+    shown = CliRunner().invoke(app, ["check", str(path), "--json"])
+    assert shown.exit_code == 1
     remedy = next(
-        one["remedy"] for one in json.loads(told.stdout)["findings"] if one["kind"] == "exchanged"
+        item["remedy"]
+        for item in json.loads(shown.stdout)["findings"]
+        if item["kind"] == "exchanged"
     )
     words = shlex.split(
         remedy.split("column, " if table else "log with ")[1].split(";" if table else ", or")[0]
@@ -182,7 +184,7 @@ def test_no_remedy_asks_for_what_a_fit_does(name):
 def test_faults_of_time_are_measured_in_seconds_in_every_unit(name):
     log = fault(name, clean("two-link"), 0).recording
     for scale in (1.0, 1e3, 1e6):
-        (finding,) = (one for one in examine(replace(log, t=scale * log.t)) if one.kind == name)
+        (finding,) = (item for item in examine(replace(log, t=scale * log.t)) if item.kind == name)
         assert finding.measured["step"] == pytest.approx(0.01, rel=0.01)
         assert " s " in f"{finding.text} "
 
@@ -192,14 +194,14 @@ def test_trajectories_of_different_rates_are_measured_in_hertz_in_every_unit(sca
     log = clean("two-link")
     slow = rows_of(log, (log.trajectory > 0) | (np.arange(len(log.t)) % 2 == 0))
     findings = examine(replace(slow, t=scale * slow.t))
-    (finding,) = (one for one in findings if one.kind == "mixed_rates")
+    (finding,) = (item for item in findings if item.kind == "mixed_rates")
     assert (finding.measured["slowest"], finding.measured["fastest"]) == (50, 100)
 
 
 def test_repeated_rows_beside_logged_accelerations_are_to_be_dropped():
     log = fault("same rows", clean("wam4"), 1).recording
     findings = examine(replace(log, qdd=np.gradient(log.q, axis=0)))
-    (finding,) = (one for one in findings if one.kind == "duplicate")
+    (finding,) = (item for item in findings if item.kind == "duplicate")
     assert finding.case is cases.REPEATED_ROWS_WITH_ACCELERATIONS
 
 
@@ -218,23 +220,25 @@ def turned(log: Recording, joint: int, *names: str) -> Recording:
 def test_a_urdf_shows_which_sign_is_wrong(names, column, joint):
     log = turned(clean("wam7", 1, noisy=True), joint, *names)
     with_urdf = (cases.URDF_JOINT_SIGN, cases.URDF_TORQUE_SIGN)
-    signs = [one for one in examine(log, model=torque_of("wam7")) if one.case in with_urdf]
-    assert (joint, column) in {(one.joint, one.column) for one in signs}
-    assert {one.joint for one in signs} == {joint}
+    signs = [item for item in examine(log, model=torque_of("wam7")) if item.case in with_urdf]
+    assert (joint, column) in {(item.joint, item.column) for item in signs}
+    assert {item.joint for item in signs} == {joint}
 
 
 @pytest.mark.parametrize("factor", [0.01, 1000.0])
 def test_a_urdf_shows_a_torque_in_other_units(factor):
     log = changed(clean("wam7", noisy=True), tau=(3, lambda tau: factor * tau))
-    units = [one for one in serious(examine(log, model=torque_of("wam7"))) if one.kind == "units"]
-    assert [(one.joint, one.column) for one in units] == [(3, "tau")]
+    units = [
+        item for item in serious(examine(log, model=torque_of("wam7"))) if item.kind == "units"
+    ]
+    assert [(item.joint, item.column) for item in units] == [(3, "tau")]
     assert units[0].measured["ratio"] == pytest.approx(factor, rel=0.1)
 
 
 def test_a_urdf_shows_degrees_from_the_torques():
     log = clean("letters", noisy=True)
     findings = examine(replace(log, q=np.degrees(log.q), qd=None), model=torque_of("letters"))
-    assert any(one.case is cases.URDF_DEGREES for one in findings)
+    assert any(item.case is cases.URDF_DEGREES for item in findings)
 
 
 @pytest.mark.parametrize(
@@ -243,8 +247,8 @@ def test_a_urdf_shows_degrees_from_the_torques():
 def test_a_urdf_shows_a_lag_of_few_samples(name):
     log = clean(name, 1, noisy=True)
     slow = replace(log, tau=np.stack([late(log, column, 0.017) for column in log.tau.T], axis=1))
-    lags = [one for one in examine(slow, model=torque_of(name)) if one.kind == "delay"]
-    assert [(one.joint, one.column, one.severity) for one in lags] == [(None, "tau", "warning")]
+    lags = [item for item in examine(slow, model=torque_of(name)) if item.kind == "delay"]
+    assert [(item.joint, item.column, item.severity) for item in lags] == [(None, "tau", "warning")]
     assert lags[0].case is cases.TORQUE_LAG
     assert lags[0].measured["milliseconds"] == pytest.approx(17, abs=1.5)
 
@@ -252,8 +256,8 @@ def test_a_urdf_shows_a_lag_of_few_samples(name):
 def test_another_robots_urdf_does_not_fit():
     log = clean("wam4", noisy=True)
     swapped = replace(log, tau=log.tau[:, [2, 3, 0, 1]])
-    told = examine(swapped, model=torque_of("wam4"))
-    assert any(one.kind in ("mismatch", "units") and one.severity != "note" for one in told)
+    shown = examine(swapped, model=torque_of("wam4"))
+    assert any(item.kind in ("mismatch", "units") and item.severity != "note" for item in shown)
 
 
 @pytest.mark.parametrize(
@@ -264,7 +268,7 @@ def test_another_robots_urdf_does_not_fit():
     ],
 )
 def test_friction_is_visible_where_it_is_and_only_there(name, visible):
-    notes = [one for one in examine(clean(name, noisy=True)) if one.kind == "friction"]
+    notes = [item for item in examine(clean(name, noisy=True)) if item.kind == "friction"]
     assert [note.joint for note in notes] == [0, 1]
     assert {note.case for note in notes} <= visible
     for note in notes:
@@ -275,9 +279,11 @@ def test_friction_is_visible_where_it_is_and_only_there(name, visible):
 
 def test_friction_that_a_short_log_cannot_separate_is_left_to_the_fit():
     """The robot has friction in every joint, but seven joints have too many weights for its log."""
-    notes = [one for one in examine(clean("wam7-friction", noisy=True)) if one.kind == "friction"]
-    assert cases.NO_FRICTION not in {one.case for one in notes}
-    assert any(one.case is cases.UNCERTAIN_FRICTION for one in notes)
+    notes = [
+        item for item in examine(clean("wam7-friction", noisy=True)) if item.kind == "friction"
+    ]
+    assert cases.NO_FRICTION not in {item.case for item in notes}
+    assert any(item.case is cases.UNCERTAIN_FRICTION for item in notes)
 
 
 @given(
@@ -411,7 +417,7 @@ def test_marks_hide_no_curve_and_kinds_have_colours_of_their_own():
         ),
     ):
         figure = draw_check(
-            recording, [one for one in examine(recording) if one.kind in {"duplicate", *kinds}]
+            recording, [item for item in examine(recording) if item.kind in {"duplicate", *kinds}]
         )
         figure.canvas.draw()
         (legend,) = figure.legends
@@ -450,7 +456,7 @@ def test_the_command_prints_draws_and_exits_by_its_findings(tmp_path):
     arguments = ["check", str(tmp_path / "faulty.npz"), "--urdf", str(tmp_path / "arm.urdf")]
     ran = CliRunner().invoke(app, [*arguments, "--plot", str(picture), "--json"])
     payload = json.loads(ran.stdout)
-    assert payload["errors"] == sum(one["severity"] == "error" for one in payload["findings"]) > 0
+    assert payload["errors"] == sum(item["severity"] == "error" for item in payload["findings"]) > 0
     assert payload["joints"] == list(WAM4.joints.names)
     assert picture.read_bytes().startswith(b"\x89PNG")
 
@@ -488,7 +494,7 @@ def test_time_in_another_unit_is_reported_and_changes_no_other_finding(scale, un
     assert (finding.case, finding.severity, finding.column) == (cases.TIME_UNIT, "error", "t")
     assert finding.measured["unit"] == unit
     assert f"(--time-scale {1 / scale:g})" in finding.remedy
-    assert [one.text for one in others] == [one.text for one in examine(log)]
+    assert [item.text for item in others] == [item.text for item in examine(log)]
 
 
 def test_lags_that_differ_between_joints_are_not_those_of_a_clock():
@@ -496,7 +502,7 @@ def test_lags_that_differ_between_joints_are_not_those_of_a_clock():
     shifted = changed(log, tau=(0, lambda tau: late(log, tau, 0.03)))
     shifted = changed(shifted, tau=(1, lambda tau: late(log, tau, -0.015)))
     findings = examine(shifted, model=torque_of("two-link"))
-    (finding,) = (one for one in findings if one.kind == "delay")
+    (finding,) = (item for item in findings if item.kind == "delay")
     assert (finding.severity, finding.joint, finding.column) == ("note", None, "tau")
     assert finding.measured["milliseconds"] == pytest.approx({0: 30, 1: -15}, abs=0.5)
     assert "+30 in joint 0, -15 in joint 1" in finding.text
@@ -506,9 +512,12 @@ def test_a_urdf_raises_no_doubts_of_a_log_that_cannot_tell():
     log, model = clean("two-link"), torque_of("two-link")
     for rows in (8, 25, 60):
         short = rows_of(log, np.arange(rows))
-        assert {one.kind for one in serious(examine(short, model=model))} <= {"dead", "excitation"}
+        assert {item.kind for item in serious(examine(short, model=model))} <= {
+            "dead",
+            "excitation",
+        }
     still = replace(log, q=0 * log.q, qd=0 * log.q)
-    assert {one.kind for one in serious(examine(still, model=model))} == {"dead"}
+    assert {item.kind for item in serious(examine(still, model=model))} == {"dead"}
 
 
 def test_a_urdf_is_compared_with_a_log_too_long_for_delays(monkeypatch):
@@ -521,14 +530,14 @@ def test_a_urdf_is_compared_with_a_log_too_long_for_delays(monkeypatch):
 
 def test_a_urdf_without_masses_explains_nothing():
     found = serious(examine(clean("two-link"), model=lambda q, qd, qdd: 0 * q))
-    assert [(one.kind, one.joint) for one in found] == [("mismatch", 0), ("mismatch", 1)]
+    assert [(item.kind, item.joint) for item in found] == [("mismatch", 0), ("mismatch", 1)]
     assert found[0].measured["explained"] == pytest.approx(0, abs=1e-9)
 
 
 def test_a_log_without_any_time_has_one_finding():
     log = clean("two-link")
     found = serious(examine(replace(log, t=np.full(len(log.t), np.nan))))
-    assert [(one.kind, one.column) for one in found] == [("non_finite", "t")]
+    assert [(item.kind, item.column) for item in found] == [("non_finite", "t")]
 
 
 @pytest.mark.parametrize("every", [8, 20])
@@ -555,11 +564,11 @@ def test_without_velocities_a_resting_joint_is_not_stuck():
     log = Recording(
         t=t, q=q, tau=tau, trajectory=np.zeros(1500, int), joints=body.joints, source="rests"
     )
-    assert "stuck" not in {one.kind for one in examine(log)}
+    assert "stuck" not in {item.kind for item in examine(log)}
     held = q[:, 0].copy()
     held[250:330] = held[250]
     findings = examine(replace(log, q=np.stack([held, q[:, 1]], 1)))
-    (stuck,) = (one for one in findings if one.kind == "stuck")
+    (stuck,) = (item for item in findings if item.kind == "stuck")
     assert (stuck.joint, stuck.column, stuck.rows) == (0, "q", ((250, 330),))
 
 
@@ -587,7 +596,7 @@ def test_a_check_joins_by_its_line_in_the_list(monkeypatch):
 
     monkeypatch.setattr(doctor, "CHECKS", (*doctor.CHECKS, examine_something))
     found = serious(examine(clean("two-link")))
-    assert [(one.kind, one.rows, one.trajectory) for one in found] == [("stuck", ((5, 6),), 0)]
+    assert [(item.kind, item.rows, item.trajectory) for item in found] == [("stuck", ((5, 6),), 0)]
     assert seen[0].motion is not None
     assert seen[0].alive == [0, 1]
 

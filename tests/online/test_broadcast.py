@@ -142,8 +142,8 @@ def test_orders_survive_the_way_and_garbage_is_ignored():
     )  # who comes later goes on from what was wanted last, as far as it can be read
     audience.order(kicks=2)
     assert broadcast.orders().kicks == 2
-    for one in (audience, late, broadcast):
-        one.close()
+    for item in (audience, late, broadcast):
+        item.close()
 
 
 def test_a_run_can_wait_for_those_who_look():
@@ -166,7 +166,7 @@ def test_runs_are_found_and_what_dead_ones_left_is_cleared_away():
     gone = address_folder() / "4194304.json"
     announce(Address(**{**address.__dict__, "pid": 4194304}), gone)
     (address_folder() / "junk.json").write_text("{")
-    assert [(one.pid, one.rows, one.models) for one in running()] == [
+    assert [(item.pid, item.rows, item.models) for item in running()] == [
         (os.getpid(), address.rows, address.models)
     ]
     assert not gone.exists()
@@ -187,7 +187,7 @@ def test_a_run_that_ends_while_it_is_looked_at_is_no_error():
     announce(replace(address, weights={"delan": "gone"}), here)
     assert audience.weights("delan") is None
     (address_folder() / "gone.json").symlink_to("nowhere")  # listed, and not there any more
-    assert [one.pid for one in running()] == [os.getpid()]
+    assert [item.pid for item in running()] == [os.getpid()]
     audience.close()
     broadcast.close()
 
@@ -226,7 +226,7 @@ def test_a_run_of_somebody_else_is_left_and_his_folder_not_used(monkeypatch):
     here = address_folder() / f"{address.pid}.json"
     announce(address, here)
     monkeypatch.setattr(os, "kill", forbidden)
-    assert [one.pid for one in running()] == [address.pid]
+    assert [item.pid for item in running()] == [address.pid]
     assert here.exists()
     monkeypatch.setattr(os, "getuid", lambda: here.stat().st_uid + 1)
     with pytest.raises(WatchError, match="set XDG_RUNTIME_DIR"):

@@ -169,13 +169,13 @@ def test_any_learned_model_can_be_compiled(network, engine, monkeypatch):
     feed_forward = feed_forward_of(model)
     assert isinstance(feed_forward, Compiled)
     torques = []
-    for one in (model, other):
-        feed_forward.take(on_device(blueprint.pack(one)))
+    for item in (model, other):
+        feed_forward.take(on_device(blueprint.pack(item)))
         torques.append(asked(feed_forward, targets(5)))
-    torque = eqx.filter_jit(lambda one, target: one.inverse_dynamics(*target))
+    torque = eqx.filter_jit(lambda item, target: item.inverse_dynamics(*target))
     expected = [
-        [torque(one, tuple(map(jnp.asarray, target))) for target in targets(5)]
-        for one in (model, other)
+        [torque(item, tuple(map(jnp.asarray, target))) for target in targets(5)]
+        for item in (model, other)
     ]
     np.testing.assert_allclose(torques, expected, rtol=1e-9, atol=1e-9)
     assert feed_forward.engine == ("C" if engine == "C" else f"JAX ({NO_COMPILER})")
@@ -245,8 +245,8 @@ def test_friction_of_a_rigid_body_remembers_too():
     wanted = targets()
     memory = friction.remember(np.array([target.q_des for target in wanted]))
     expected = [
-        body.inverse_dynamics(*target, memory=np.asarray(one))
-        for target, one in zip(wanted, memory, strict=True)
+        body.inverse_dynamics(*target, memory=np.asarray(item))
+        for target, item in zip(wanted, memory, strict=True)
     ]
     np.testing.assert_allclose(asked(Direct(body), wanted), expected, rtol=1e-9, atol=1e-9)
 
@@ -328,12 +328,12 @@ def policies_of_a_worker(pipe: Any) -> None:
     worker = threading.Thread(target=lambda: (number.set(), done.wait()), daemon=True)
     worker.start()
     number.wait()
-    told = worker.native_id
+    shown = worker.native_id
 
     def scheduled() -> tuple[int, int]:
-        assert told is not None
-        return os.sched_getscheduler(told) & ~os.SCHED_RESET_ON_FORK, os.sched_getparam(
-            told
+        assert shown is not None
+        return os.sched_getscheduler(shown) & ~os.SCHED_RESET_ON_FORK, os.sched_getparam(
+            shown
         ).sched_priority
 
     with workers_follow():

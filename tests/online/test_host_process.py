@@ -40,15 +40,15 @@ with ended_early(lambda: False, lambda: pathlib.Path(sys.argv[1]).touch()):
 def processes(mark: Path) -> list[Path]:
     """Those whose environment names the folder, as children inherit it."""
     found = []
-    for one in Path("/proc").glob("[0-9]*"):
+    for item in Path("/proc").glob("[0-9]*"):
         try:
-            ours = str(mark).encode() in (one / "environ").read_bytes()
+            ours = str(mark).encode() in (item / "environ").read_bytes()
             if (
                 ours
-                and one.name != str(os.getpid())
-                and (one / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+                and item.name != str(os.getpid())
+                and (item / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
             ):
-                found.append(one)
+                found.append(item)
         except OSError:
             continue
     return found
@@ -57,9 +57,9 @@ def processes(mark: Path) -> list[Path]:
 def segments(mark: Path) -> set[Path]:
     """Shared memory that these processes have mapped."""
     found: set[str] = set()
-    for one in processes(mark):
+    for item in processes(mark):
         try:
-            found.update(re.findall(r"/dev/shm/delan_\w+", (one / "maps").read_text()))
+            found.update(re.findall(r"/dev/shm/delan_\w+", (item / "maps").read_text()))
         except OSError:
             continue
     return {Path(name) for name in found}
@@ -82,12 +82,12 @@ def learning(mark: Path) -> bool:
         audience = Audience(read_address(addresses(mark)[0]))
         audience.order()
         audience.close()
-    return any(b"spawn_main" in (one / "cmdline").read_bytes() for one in processes(mark))
+    return any(b"spawn_main" in (item / "cmdline").read_bytes() for item in processes(mark))
 
 
 def nothing_is_left(mark: Path, had: set[Path]) -> None:
     until(lambda: not processes(mark))
-    assert not [one for one in had if one.exists()]
+    assert not [item for item in had if item.exists()]
     assert addresses(mark) == []
 
 
@@ -134,25 +134,25 @@ def test_a_run_that_is_stopped_while_it_prepares_ends(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
-def test_what_hears_no_signal_is_ended_and_tidied(told, tmp_path):
+def test_what_hears_no_signal_is_ended_and_tidied(shown, tmp_path):
     tidied = tmp_path / "tidied"
     process = subprocess.Popen(
         [sys.executable, "-c", DEAF, str(tidied)], stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "deaf\n"
-    process.send_signal(told)
+    process.send_signal(shown)
     assert process.wait(PATIENCE) == 0
     assert tidied.exists()
     process.stdout.close()
 
 
 def test_what_was_heard_before_is_heard_again_afterwards():
-    before, tidied = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)], []
+    before, tidied = [signal.getsignal(item) for item in (signal.SIGINT, signal.SIGTERM)], []
     with ended_early(lambda: False, lambda: tidied.append(True)) as whole:
         assert signal.getsignal(signal.SIGTERM) is not before[1]
         assert whole.acquire(blocking=False)
         whole.release()
-    assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)] == before
+    assert [signal.getsignal(item) for item in (signal.SIGINT, signal.SIGTERM)] == before
     assert signal.set_wakeup_fd(-1) == -1
     assert not tidied

@@ -208,9 +208,9 @@ def test_a_stepped_learner_repeats_itself():
         outcomes.append(found)
         learner.close()
     assert outcomes[0]
-    for one, two in zip(*outcomes, strict=True):
-        assert one[0] == two[0]
-        np.testing.assert_array_equal(one[1], two[1])
+    for item, two in zip(*outcomes, strict=True):
+        assert item[0] == two[0]
+        np.testing.assert_array_equal(item[1], two[1])
 
 
 def test_a_learner_in_a_process_learns_dies_and_comes_back():

@@ -138,8 +138,8 @@ def test_the_whole_run_is_told():
     assert result.state.t == pytest.approx(300 * DT)
     mse = np.mean((result.q_des - result.q) ** 2, axis=0)
     np.testing.assert_allclose(result.tracking.mse, mse)
-    told = result.as_dict()
-    assert told["tracking"]["mse_sum"] == pytest.approx(mse.sum())
+    shown = result.as_dict()
+    assert shown["tracking"]["mse_sum"] == pytest.approx(mse.sum())
     assert {
         "periods",
         "missed",
@@ -148,9 +148,15 @@ def test_the_whole_run_is_told():
         "swaps",
         "refused",
         "torque_max",
-    } <= set(told["loop"])
-    assert told["loop"]["lateness_us"] == {"p50": 0.0, "p99": 0.0, "max": 0.0}
-    assert set(told["loop"]["parts_us"]) >= {"feed_forward", "gate", "robot", "learner", "recorder"}
+    } <= set(shown["loop"])
+    assert shown["loop"]["lateness_us"] == {"p50": 0.0, "p99": 0.0, "max": 0.0}
+    assert set(shown["loop"]["parts_us"]) >= {
+        "feed_forward",
+        "gate",
+        "robot",
+        "learner",
+        "recorder",
+    }
     assert not any(result.stats.guard.values())
 
 
@@ -183,10 +189,10 @@ def test_models_are_taken_when_they_come_and_tracking_gets_better():
 
 
 def test_two_runs_are_equal_to_the_last_bit():
-    (one, _), (other, _) = learning_run(), learning_run()
+    (item, _), (other, _) = learning_run(), learning_run()
     for name in ("q", "qd", "tau", "tau_ff"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-    assert one.events == other.events
+        np.testing.assert_array_equal(getattr(item, name), getattr(other, name))
+    assert item.events == other.events
 
 
 def test_a_frozen_model_stays_and_the_learner_is_left_alone():
@@ -561,9 +567,9 @@ def stopping_at(t: float, act: Any) -> Any:
 def test_a_stop_brakes_the_robot_first_and_the_result_is_whole(how):
     stop = threading.Event()
     act = stop.set if how is None else (lambda: os.kill(os.getpid(), how))
-    before = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)]
+    before = [signal.getsignal(item) for item in (signal.SIGINT, signal.SIGTERM)]
     result = run(progress=stopping_at(0.8, act), stop=stop)
-    assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)] == before
+    assert [signal.getsignal(item) for item in (signal.SIGINT, signal.SIGTERM)] == before
     assert (result.ended, result.interrupted) == ("interrupted", True)
     assert 0.8 < result.t[-1] < 0.8 + 2 * LoopSettings().stop + 0.01
     assert np.abs(result.qd[result.piece == 0][-1]).max() > 0.5
@@ -599,17 +605,17 @@ def test_a_fault_of_the_caller_turns_the_motors_off():
 
 
 def test_progress_is_told_now_and_then():
-    told: list[LoopProgress] = []
+    shown: list[LoopProgress] = []
     learner = StandInLearner(CHAIN, {0.6: TRUE, 0.7: HALF})
-    result = run(Compiled(CHAIN), learner=learner, progress=told.append)
-    np.testing.assert_allclose([one.t for one in told], np.arange(len(told)) * 0.2, atol=1e-9)
-    assert (told[-1].swaps, told[-1].refused, told[-1].label) == (1, 1, "e")
-    assert told[0].model_age is None
-    assert told[-1].model_age == pytest.approx(told[-1].t - 0.6 - DT)
-    second = result.t > told[-1].t - 1.0 + DT / 2
-    second &= result.t <= told[-1].t + DT / 2
+    result = run(Compiled(CHAIN), learner=learner, progress=shown.append)
+    np.testing.assert_allclose([item.t for item in shown], np.arange(len(shown)) * 0.2, atol=1e-9)
+    assert (shown[-1].swaps, shown[-1].refused, shown[-1].label) == (1, 1, "e")
+    assert shown[0].model_age is None
+    assert shown[-1].model_age == pytest.approx(shown[-1].t - 0.6 - DT)
+    second = result.t > shown[-1].t - 1.0 + DT / 2
+    second &= result.t <= shown[-1].t + DT / 2
     np.testing.assert_allclose(
-        told[-1].error, np.sqrt(np.mean((result.q_des - result.q)[second] ** 2, axis=0))
+        shown[-1].error, np.sqrt(np.mean((result.q_des - result.q)[second] ** 2, axis=0))
     )
 
 

@@ -208,8 +208,8 @@ def test_impossible_runs_are_refused(wrong, message):
 def rows(experiment: str, table: dict[str, dict], **setting) -> list:
     """Return rows of each model with the same result for three seeds."""
     return [
-        (Cell.of(experiment, model, seed=seed, **setting), dict(one))
-        for model, one in table.items()
+        (Cell.of(experiment, model, seed=seed, **setting), dict(item))
+        for model, item in table.items()
         for seed in range(3)
     ]
 
@@ -237,11 +237,11 @@ def test_offline_letters_verdicts_can_fail():
 
 def test_online_letters_verdicts_can_fail():
     def made(error: float, stray: float) -> list:
-        one = {"strays": {"a": stray, "b": 0.0}}
+        item = {"strays": {"a": stray, "b": 0.0}}
         table = {"delan": error, "feedforward": 10.0, "analytic": 1.0}
         return rows(
             "online-letters",
-            {model: {"test": value, **one} for model, value in table.items()},
+            {model: {"test": value, **item} for model, value in table.items()},
             letters=8,
         )
 

@@ -150,7 +150,7 @@ CHANNEL_FAULTS: dict[str, tuple[str, str, Callable[[np.ndarray], np.ndarray]]] =
 # Faults in some rows of a channel: the value there, and the column.
 WRONG_VALUES = {"nan": (np.nan, "tau"), "infinite": (np.inf, "q"), "fill value": (1e30, "qd")}
 EXCHANGED = (("q", "qd"), ("q", "tau"), ("qd", "tau"))
-EXCHANGES = {f"{one} and {other} exchanged": (one, other) for one, other in EXCHANGED}
+EXCHANGES = {f"{item} and {other} exchanged": (item, other) for item, other in EXCHANGED}
 # fmt: off
 FAULTS = (
     "nan", "infinite", "fill value", "gap", "jitter", "same time", "same rows", "clock reset",
@@ -244,9 +244,9 @@ def motion_fault(name: str, log: Recording, joint: int, row: int) -> Faulty:
     return Faulty(small, "excitation", joint, "q")
 
 
-def exchanged(log: Recording, one: str, other: str) -> Recording:
+def exchanged(log: Recording, item: str, other: str) -> Recording:
     """Return the log with two quantities under each other's names."""
-    return replace(log, **{one: getattr(log, other), other: getattr(log, one)})
+    return replace(log, **{item: getattr(log, other), other: getattr(log, item)})
 
 
 def jittered(log: Recording, share: float) -> np.ndarray:

@@ -169,10 +169,10 @@ def write_topics(
     unstamped = header(stamp=time(sec=0, nanosec=0), frame_id="")
     nothing = {"name": [], "position": np.zeros(0), "velocity": np.zeros(0), "effort": np.zeros(0)}
     with Writer(path, version=9, storage_plugin=StoragePlugin.MCAP) as writer:
-        for topic, told in topics.items():
-            kind = array if told and isinstance(told[0], np.ndarray) else state
+        for topic, shown in topics.items():
+            kind = array if shown and isinstance(shown[0], np.ndarray) else state
             connection = writer.add_connection(topic, kind.__msgtype__, typestore=store)
-            for row, parts in enumerate(told):
+            for row, parts in enumerate(shown):
                 if isinstance(parts, np.ndarray):
                     message = array(layout=layout, data=parts)
                 else:

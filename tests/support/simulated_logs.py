@@ -45,11 +45,12 @@ def recorded(arm: Arm, seeds: Sequence[int] = (0, 1, 2), *, noise: float = 0.02)
     """Cosine motions at 100 Hz, one a seed, with noise on the torque [N m]."""
     motions = [cosine_motion(arm.limits, seed, 1.5, 0.01) for seed in seeds]
     t, q, qd, qdd = (
-        np.concatenate([getattr(one, name) for one in motions]) for name in ("t", "q", "qd", "qdd")
+        np.concatenate([getattr(item, name) for item in motions])
+        for name in ("t", "q", "qd", "qdd")
     )
     tau = rubbing(arm).rows(q, qd, qdd).total
     tau = tau + noise * np.random.default_rng(0).standard_normal(tau.shape)
-    labels = np.repeat(np.arange(len(motions)), [len(one.t) for one in motions])
+    labels = np.repeat(np.arange(len(motions)), [len(item.t) for item in motions])
     return Recording(
         t=t, q=q, qd=qd, tau=tau, trajectory=labels, joints=arm.joints, source="arm.csv"
     )

@@ -38,7 +38,7 @@ def true_chain(mass: float = 1.0) -> LagrangianChain:
     exact = from_rigid_body(TWO_LINK_BODY)
     log_armature = jnp.full(2, np.log(1e-12))
     return eqx.tree_at(
-        lambda one: (one.factor, one.log_armature),
+        lambda item: (item.factor, item.log_armature),
         exact,
         (np.sqrt(mass) * exact.factor, log_armature),
     )
@@ -57,7 +57,7 @@ def with_motors(terms: tuple, weights: Mapping[str, float]) -> tuple[Blueprint, 
     columns = model.friction.settings.columns
     value = np.array([[weights.get(name, 0.0)] * 2 for name in columns])
     model = eqx.tree_at(
-        lambda one: (one.mechanics, one.friction.weights.value),
+        lambda item: (item.mechanics, item.friction.weights.value),
         model,
         (true_chain(), jnp.asarray(value)),
     )

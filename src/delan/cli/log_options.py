@@ -92,12 +92,10 @@ def read_options(**options: Any) -> "LogOptions":
     try:
         return LogOptions(**given)
     except SettingsError as error:
-        # The record begins its message with the field; on the command line that is an option.
-        for field in given:
-            if str(error).startswith((f"{field} ", f"{field}:")):
-                option = "--" + field.replace("_", "-")
-                raise SettingsError(option + str(error).removeprefix(field)) from None
-        raise
+        if error.setting is None:
+            raise
+        option = "--" + error.setting.replace("_", "-")
+        raise SettingsError(error.problem, setting=option) from None
 
 
 # Gives a command these options; it receives the `LogOptions` as its keyword `log_options`.

@@ -64,10 +64,11 @@ class LogOptions:
         )
         _require_positive("rate", self.rate, "samples per second, such as 500")
         if self.memory is not None and not self.memory >= 1:
-            raise SettingsError(f"memory must be at least 1 MB, got {self.memory}")
+            raise SettingsError(f"must be at least 1 MB, got {self.memory}", setting="memory")
         if self.rate is not None and self.time_scale is not None:
             raise SettingsError(
-                "rate replaces the time of the log, which time_scale converts; give one of them"
+                "replaces the time of the log, which time_scale converts; give one of them",
+                setting="rate",
             )
 
     @property
@@ -113,12 +114,14 @@ def _expanded(pattern: str) -> list[str]:
 def _require_pattern(quantity: str, pattern: object) -> None:
     if quantity not in MAPPED:
         raise SettingsError(
-            f"map knows no quantity {quantity!r}; give columns for one of {', '.join(MAPPED)}"
+            f"knows no quantity {quantity!r}; give columns for one of {', '.join(MAPPED)}",
+            setting="map",
         )
     parts = [pattern] if isinstance(pattern, str) else pattern
     if not isinstance(parts, Sequence) or not all(isinstance(part, str) for part in parts):
         raise SettingsError(
-            f"map of {quantity} must be a column pattern such as {quantity}_{{}}, got {pattern!r}"
+            f"of {quantity} must be a column pattern such as {quantity}_{{}}, got {pattern!r}",
+            setting="map",
         )
     for part in parts:
         match = _RANGE.search(part)
@@ -128,7 +131,9 @@ def _require_pattern(quantity: str, pattern: object) -> None:
             )
         if part.count("{}") > 1 or "{" in _RANGE.sub("", part).replace("{}", ""):
             remedy = "write one {} for the joint's number or name, or a range such as {1-7}"
-            raise SettingsError(f"map of {quantity}: {part!r} is not a pattern; {remedy}")
+            raise SettingsError(
+                f"of {quantity}: {part!r} is not a pattern; {remedy}", setting="map"
+            )
     if not "".join(parts).strip() and quantity in ("q", "tau"):
         raise SettingsError(f"{quantity} is required; give the columns that hold it")
 
@@ -137,34 +142,38 @@ def _require_gain(gain: tuple[float, ...]) -> None:
     if not gain or not all(math.isfinite(value) and value != 0 for value in gain):
         given = ", ".join(map(str, gain)) or "none"
         raise SettingsError(
-            "gain must be finite and nonzero in N m/A, one for all joints or one per joint; "
-            f"got {given}"
+            "must be finite and nonzero in N m/A, one for all joints or one per joint; "
+            f"got {given}",
+            setting="gain",
         )
 
 
 def _require_flip(quantity: str, joints: object) -> None:
     if quantity not in ("q", "tau"):
         raise SettingsError(
-            f"flip inverts the sign of q (with its derivatives) or tau, got {quantity!r}"
+            f"inverts the sign of q (with its derivatives) or tau, got {quantity!r}",
+            setting="flip",
         )
     if joints != "all":
-        _require_joints(f"flip of {quantity}", joints)
+        _require_joints("flip", joints, f"of {quantity} ")
 
 
-def _require_joints(what: str, joints: object) -> None:
+def _require_joints(setting: str, joints: object, of: str = "") -> None:
     form = "give numbers counted from 0, or names, each once"
     if isinstance(joints, str) or not isinstance(joints, Sequence) or not joints:
-        raise SettingsError(f"{what} must be a list of joints, got {joints!r}; {form}")
+        raise SettingsError(
+            f"{of}must be a list of joints, got {joints!r}; {form}", setting=setting
+        )
     for joint in joints:
         name = isinstance(joint, str) and joint != ""
         number = isinstance(joint, int) and not isinstance(joint, bool) and joint >= 0
         if not name and not number:
-            raise SettingsError(f"{what}: {joint!r} is no joint; {form}")
+            raise SettingsError(f"{of}has {joint!r}, which is no joint; {form}", setting=setting)
     if len(set(joints)) < len(joints):
         given = ", ".join(map(str, joints))
-        raise SettingsError(f"{what}: a joint is repeated in {given}; {form}")
+        raise SettingsError(f"{of}repeats a joint in {given}; {form}", setting=setting)
 
 
-def _require_positive(what: str, value: float | None, form: str) -> None:
+def _require_positive(setting: str, value: float | None, form: str) -> None:
     if value is not None and not (math.isfinite(value) and value > 0):
-        raise SettingsError(f"{what} must be positive and finite, {form}; got {value}")
+        raise SettingsError(f"must be positive and finite, {form}; got {value}", setting=setting)

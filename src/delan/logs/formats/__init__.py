@@ -1,7 +1,11 @@
 """File formats of logs: each is recognised by its content and read as sheets by its own module.
 
 A sheet is a set of named columns that share their rows. A new format needs a module with a function
-`read_sheets(path, options, gaps)` that returns the sheets of a file, and a row in `_FORMATS`.
+`read_sheets(path, options, gaps)` that returns the sheets of a file, a row in `_FORMATS`, and its
+name in `KNOWN_FORMS`. The function reads the head of the file and returns at once; numbers come from
+`Sheet.pieces(wanted, rows)`, which may be called several times and yields the wanted columns in
+blocks of at most `rows` rows. Integers stay integers, because time stamps in ns exceed a float's
+digits. With `gaps`, empty cells become NaN; without, they are refused.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,8 +24,10 @@ from ...joints import Joints
 from ..column_names import measures
 from ..options import LogOptions
 
-# Offset and content of the bytes that identify a format, and the module that reads it. An HDF5 file
-# may begin with 512 bytes of other content; MAT files of version 7.3 do.
+# Offset and content of the bytes that identify a format, and the module that reads it; the first
+# row that matches counts. Every matching file in a folder is taken for a log: a format whose bytes
+# other files share, such as "{" of JSON, must be recognised by its suffix there, as text is. HDF5
+# files may begin with 512 bytes of other content; MAT files of version 7.3 do.
 _FORMATS = (
     (0, b'{"format": "delan-recording"', "..recording_file"),
     (0, b"PAR1", ".parquet"),
