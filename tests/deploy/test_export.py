@@ -29,6 +29,8 @@ from delan.deploy.layout import TAKEN, ExportSettings, Numbers, Precision
 from delan.deploy.project import export
 from delan.errors import CompilerError, ModelError, SettingsError
 from delan.joints import Joints
+from delan.mechanics import friction_terms
+from delan.mechanics.friction_terms import FrictionLaw
 from delan.models.chain import LagrangianChain, LagrangianChainSettings
 from delan.models.friction import Friction, FrictionSettings, MotorPair
 from delan.models.model import Model
@@ -285,6 +287,17 @@ def test_nothing_but_a_learned_model_becomes_code():
     broken = eqx.tree_at(lambda item: item.gravity, trained(MIXED), jnp.full(3, jnp.nan))
     with pytest.raises(ModelError, match="not finite"):
         c_source(broken)
+
+
+def test_a_friction_term_without_c_code_is_refused(monkeypatch):
+    terms: Any = ("viscous", "drag")
+    law = FrictionLaw(lambda motion: [motion.v * abs(motion.v)])
+    monkeypatch.setitem(friction_terms.TERMS, terms[1], law)
+    joints = Joints.revolute(2)
+    mechanics = LagrangianChain(joints, LagrangianChainSettings(), key=jax.random.key(0))
+    model = Model(mechanics, Friction(joints, FrictionSettings(terms)))
+    with pytest.raises(ModelError, match="no C code for the friction term drag"):
+        c_source(model)
 
 
 @pytest.mark.parametrize("name", ["2arms", "arm-1", "", "arm;x"])

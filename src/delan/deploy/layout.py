@@ -314,7 +314,7 @@ def _filled(values: Any, size: int, xp: Any) -> Any:
     return xp.pad(values, (0, size - len(values)))
 
 
-# The blocks of the weights of friction; all others are those of stop operators.
+# The blocks of the weights of friction; those of stop operators follow in a block of their own.
 FRICTION_BLOCKS = {
     "armature": "ROTOR",
     "viscous": "VISCOUS",
@@ -331,11 +331,17 @@ def _friction(friction: Friction, xp: Any) -> Iterator[Block]:
     yield "STEEPNESS", xp.exp(-xp.asarray(friction.log_width, dtype=float))
     yield "STRIBECK_SLOWNESS", xp.exp(-xp.asarray(friction.log_stribeck_speed, dtype=float))
     stops = [np.zeros(0)]
+    stop_columns = FrictionSettings(("stops",), radii=friction.settings.radii).columns
     for name, row in friction.named.items():
         if name in FRICTION_BLOCKS:
             yield FRICTION_BLOCKS[name], xp.asarray(row)
-        else:
+        elif name in stop_columns:
             stops.append(xp.asarray(row))
+        else:
+            raise ModelError(
+                f"there is no C code for the friction term {name}; fit with other terms, such as "
+                "--friction auto"
+            )
     yield "STOPS", xp.concatenate(stops)
 
 

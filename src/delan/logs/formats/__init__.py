@@ -2,8 +2,8 @@
 
 A sheet is a set of named columns that share their rows. A new format needs a module with a function
 `read_sheets(path, options, gaps)` that returns the sheets of a file, a row in `_FORMATS`, and its
-name in `KNOWN_FORMS`. The function reads the head of the file and returns at once; numbers come from
-`Sheet.pieces(wanted, rows)`, which may be called several times and yields the wanted columns in
+name in `KNOWN_FORMS`. The function reads the head of the file and returns at once; the numbers are
+read by `Sheet.pieces(wanted, rows)`, which may be called several times and yields the columns in
 blocks of at most `rows` rows. Integers stay integers, because time stamps in ns exceed a float's
 digits. With `gaps`, empty cells become NaN; without, they are refused.
 """
