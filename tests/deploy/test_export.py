@@ -289,6 +289,7 @@ def test_nothing_but_a_learned_model_becomes_code():
         c_source(broken)
 
 
+@pytest.mark.usefixtures("as_shipped")
 def test_a_friction_term_without_c_code_is_refused(monkeypatch):
     terms: Any = ("viscous", "drag")
     law = FrictionLaw(lambda motion: [motion.v * abs(motion.v)])

@@ -245,7 +245,7 @@ def test_limits_come_from_a_file_or_from_a_urdf(tmp_path):
         ("torque = 0", "every joint needs a torque limit"),
         ("torque = 1\nlower = 2\nupper = 1", "needs lower ≤ upper"),
         ("torqe = 1", "unknown limit 'torqe'"),
-        ("torque = ", "is no TOML"),
+        ("torque = ", "is not TOML"),
     ],
 )
 def test_wrong_limits_are_refused(text, message, tmp_path):

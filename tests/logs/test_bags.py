@@ -54,7 +54,7 @@ def test_the_topic_of_the_joints_is_the_likely_one_or_the_one_mapped(tmp_path):
     same(read_log(two, LogOptions(map={"q": "/right"})))
     with pytest.raises(
         DataError,
-        match=r"--map q=/up is no topic of .*JointState; it has /left \(sensor_msgs/msg/Jo",
+        match=r"--map q=/up is not a topic of .*JointState; it has /left \(sensor_msgs/msg/Jo",
     ):
         read_log(two, LogOptions(map={"q": "/up"}))
     with pytest.raises(

@@ -98,12 +98,12 @@ def test_a_fault_is_found_where_it_sits(name, arm, seed, noisy):
 @pytest.mark.parametrize(
     "arm", ["letters", "sliding", "wam4", pytest.param("wam7-friction", marks=pytest.mark.slow)]
 )
-@pytest.mark.parametrize(("one", "other"), EXCHANGED)
-def test_exchanged_columns_are_one_error_with_its_remedy(arm, item, other):
-    found = serious(examine(exchanged(clean(arm, noisy=True), item, other)))
+@pytest.mark.parametrize(("column", "other"), EXCHANGED)
+def test_exchanged_columns_are_one_error_with_its_remedy(arm, column, other):
+    found = serious(examine(exchanged(clean(arm, noisy=True), column, other)))
     assert [(finding.kind, finding.severity) for finding in found] == [("exchanged", "error")]
-    assert found[0].measured["names"] == (item, other)
-    assert f"--map {item}={other} --map {other}={item}" in found[0].remedy
+    assert found[0].measured["names"] == (column, other)
+    assert f"--map {column}={other} --map {other}={column}" in found[0].remedy
 
 
 @pytest.mark.parametrize("arm", ["letters", "sliding", "wam4"])

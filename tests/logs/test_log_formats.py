@@ -327,7 +327,7 @@ def test_text_that_is_no_table_or_stops_being_one(tmp_path):
     long = write_csv(path, motion(2000)).read_bytes()
     path.write_bytes(long[:-40] + b"\xff\xfe" + long[-40:])
     with pytest.raises(
-        DataError, match=r"is no readable text after row 1\d\d\d \('utf-8' codec can't decode"
+        DataError, match=r"is not readable text after row 1\d\d\d \('utf-8' codec can't decode"
     ):
         list(stream_log(path, rows=100))
 

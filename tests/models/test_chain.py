@@ -202,7 +202,7 @@ def test_a_chain_that_is_no_rigid_arm_is_not_read_as_one():
 
 
 def test_only_chains_without_rotors_beside_theirs_are_read():
-    with pytest.raises(ModelError, match=r"has no geometry; fit a chain \(model='chain'\)"):
+    with pytest.raises(ModelError, match=r"has a geometry; fit one \(model='chain'\)"):
         learned_arm(network(Joints.revolute(2)))
     with pytest.raises(ModelError, match="without the armature term"):
         to_rigid_body(

@@ -133,15 +133,15 @@ def test_a_run_that_is_stopped_while_it_prepares_ends(tmp_path, monkeypatch):
     nothing_is_left(tmp_path, had)
 
 
-@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
-def test_what_hears_no_signal_is_ended_and_tidied(shown, tmp_path):
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_what_hears_no_signal_is_ended_and_tidied(sent, tmp_path):
     tidied = tmp_path / "tidied"
     process = subprocess.Popen(
         [sys.executable, "-c", DEAF, str(tidied)], stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "deaf\n"
-    process.send_signal(shown)
+    process.send_signal(sent)
     assert process.wait(PATIENCE) == 0
     assert tidied.exists()
     process.stdout.close()

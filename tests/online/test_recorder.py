@@ -194,13 +194,13 @@ def header(**changes: Any) -> bytes:
     [
         (
             b"",
-            "is no delan-recording file: .* give a file that a Recorder wrote",
+            "is not a delan-recording file: .* give a file that a Recorder wrote",
         ),
-        (b"t,q0,tau0\n0,1,2\n", "is no delan-recording file"),
-        (b"\x80\x04\x95" * 99 + b"\n", "is no delan-recording file"),
-        (b"[" * 100_000 + b"\n", "is no delan-recording file"),
-        (b'{"format": "delan-model"}\n', "is no delan-recording file"),
-        (header()[:-7].split(b"\n")[0], "is no delan-recording file"),
+        (b"t,q0,tau0\n0,1,2\n", "is not a delan-recording file"),
+        (b"\x80\x04\x95" * 99 + b"\n", "is not a delan-recording file"),
+        (b"[" * 100_000 + b"\n", "is not a delan-recording file"),
+        (b'{"format": "delan-model"}\n', "is not a delan-recording file"),
+        (header()[:-7].split(b"\n")[0], "is not a delan-recording file"),
         (header(format_version=2), "its format version is 2, this delan reads 1; update delan"),
         (
             header(joints={"names": ["a"]}),

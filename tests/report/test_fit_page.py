@@ -158,7 +158,7 @@ def test_the_verdict_says_which_model_and_why(two_link):
     assert verdict.doubts == ()
     text = verdict_text(report)
     assert text.startswith("Deploy the chain: on the test motion (other.csv) its nMSE is ")
-    assert f"{errors['identified']:.2g} of the identified URDF" in text
+    assert f"{errors['identified']:.2g} for the identified URDF" in text
 
 
 def scored(entry: Entry, nmse: float) -> Entry:

@@ -105,7 +105,7 @@ def _gravity(arm: LearnedArm) -> str:
 
 def _axes_table(arm: LearnedArm, axes: IdentifiableAxes | None) -> Table:
     table = Table(title="Axes at joint positions zero", title_justify="left")
-    for column in ("joint", "hangs on"):
+    for column in ("joint", "parent"):
         table.add_column(column)
     for column in ("twist\nto that [°]", "distance\nto that [m]", "offset along\nthat axis [m]"):
         table.add_column(column, justify="right", no_wrap=True)

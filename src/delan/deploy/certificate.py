@@ -19,7 +19,7 @@ _NEARER = (
 )
 CHECKS = {
     "unseen motion": Reason(
-        why="of motion that a model was trained on, error, band and domain say nothing",
+        why="error, band and domain mean nothing on motion that the model was trained on",
         cure="give a log of motion that took no part in the fit",
     ),
     "mechanics": Reason(
@@ -73,7 +73,7 @@ CHECKS = {
         "the fit holds out",
     ),
     "domain": Reason(
-        why="what is measured on this log says little of a robot that moves elsewhere",
+        why="results on this log say little about a robot that moves elsewhere",
         cure="fit with motion that goes where this log goes (`delan fit LOG LOG2 …`), and examine "
         "on a third log",
     ),

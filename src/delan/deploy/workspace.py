@@ -39,7 +39,7 @@ def read_limits(path: Path, joints: Joints) -> JointLimits:
         ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(
-            f"{path}: is no TOML ({error}); write lines such as {EXAMPLE}"
+            f"{path}: is not TOML ({error}); write lines such as {EXAMPLE}"
         ) from None
     unknown = sorted(set(given) - set(NAMES))
     if unknown:

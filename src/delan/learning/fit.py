@@ -106,7 +106,7 @@ class Fit:
         """The history of the model, to be stored in its file."""
         training = self.chosen.training
         if training is None:
-            raise ModelError("a constant torque is no model to keep; name another model")
+            raise ModelError("a constant torque is not a model to keep; name another model")
         provenance = training.provenance()
         provenance["scores"]["validation"] = self.chosen.validation.as_dict()
         return provenance | {

@@ -362,14 +362,17 @@ def _refuse_without_joints(sheet: Sheet) -> NoReturn:
     names = list(sheet.fields)
     # Such names are given to the columns of a table without a header.
     if names and all(re.fullmatch(r"column\d+", name) for name in names):
+        # An example that this file can have: time, then the positions, torques last.
+        joints = max(1, (len(names) - 1) // 2)
+        first_torque = len(names) - joints + 1
         problem = (
-            f"has no header over its {len(names)} columns; map them, such as "
-            "--map t=column1 --map 'q=column{2-7}' --map 'tau=column{8-13}'"
+            f"has no header over its {len(names)} columns; map them, such as --map t=column1 "
+            f"--map 'q=column{{2-{joints + 1}}}' --map 'tau=column{{{first_torque}-{len(names)}}}'"
         )
         raise DataError(sheet.source, problem)
     problem = (
         f"no joint columns in the header ({_listed(names)}); expected {sheet.form}; "
-        "map them by --map 'q=NAME{}', or remove a file that is no log from the folder"
+        "map them by --map 'q=NAME{}', or remove files that are not logs from the folder"
     )
     raise DataError(sheet.source, problem)
 

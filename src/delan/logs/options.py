@@ -168,7 +168,7 @@ def _require_joints(setting: str, joints: object, of: str = "") -> None:
         name = isinstance(joint, str) and joint != ""
         number = isinstance(joint, int) and not isinstance(joint, bool) and joint >= 0
         if not name and not number:
-            raise SettingsError(f"{of}has {joint!r}, which is no joint; {form}", setting=setting)
+            raise SettingsError(f"{of}has {joint!r}, which is not a joint; {form}", setting=setting)
     if len(set(joints)) < len(joints):
         given = ", ".join(map(str, joints))
         raise SettingsError(f"{of}repeats a joint in {given}; {form}", setting=setting)

@@ -184,7 +184,7 @@ def _header(source: str, content: bytes) -> tuple[dict[str, Any], int]:
         header = None
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         problem = (
-            f"is no {FORMAT} file: its first line is no such header; "
+            f"is not a {FORMAT} file: its first line is no header of that format; "
             "give a file that a Recorder wrote"
         )
         raise DataError(source, problem)

@@ -132,7 +132,7 @@ def chain_of(model: Any) -> LagrangianChain:
     """Return the chain of a model, or a chain as it is; other models have no geometry."""
     chain = as_model(model).chain
     if chain is None:
-        raise ModelError("this model is no chain and has no geometry; fit a chain (model='chain')")
+        raise ModelError("only a chain has a geometry; fit one (model='chain')")
     return chain
 
 

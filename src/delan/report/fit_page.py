@@ -125,9 +125,10 @@ def _forward_text(report: FitReport) -> str:
     worst = int(np.nanargmax(scores.nmse))
     name = report.fit.dataset.joints.names[worst]
     return (
-        f"Turned around, from torques to accelerations, its nMSE is {_number(scores.nmse_mean)}, "
-        f"at worst {_number(scores.nmse[worst])} ({name}). Where inertia is small, a little torque "
-        "is much acceleration; do not simulate with it where a joint is above 1."
+        "Used as forward dynamics, from torques to accelerations, its nMSE is "
+        f"{_number(scores.nmse_mean)}, at worst {_number(scores.nmse[worst])} ({name}). "
+        "Where inertia is small, a little torque is much acceleration; do not simulate with it "
+        "where a joint is above 1."
     )
 
 
@@ -137,8 +138,8 @@ def _tables(report: FitReport, key: PRNGKeyArray) -> list[Row]:
     tables = []
     if report.test_set is not None:
         caption = (
-            f"On the test motion, {report.test}: {_motion_text(report.test_set)}. It was read when "
-            "the choice had been made."
+            f"On the test motion, {report.test}: {_motion_text(report.test_set)}. It took "
+            "no part in the choice of the model."
         )
         tables.append(_table(report, caption, report.test_set, report.test_scores, key))
     caption = (

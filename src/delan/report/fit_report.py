@@ -117,10 +117,10 @@ def verdict_text(report: FitReport) -> str:
             f"Do not deploy any of these models: {where} {which}, {_the(verdict.model)}, has an "
             f"nMSE of {verdict.error:.2g}, {than}. {_remedy(report, verdict)}"
         )
-    against = [f"{verdict.constant:.2g} of {_the('constant')}"]
+    against = [f"{verdict.constant:.2g} for {_the('constant')}"]
     if verdict.rival is not None:
         name, error = verdict.rival
-        against.insert(0, f"{error:.2g} of {_the(name)}")
+        against.insert(0, f"{error:.2g} for {_the(name)}")
     reason = f"{where} its nMSE is {verdict.error:.2g}, against {' and '.join(against)}"
     if verdict.decision == "deploy":
         return f"Deploy {_the(verdict.model)}: {reason}."

@@ -178,7 +178,7 @@ def _state_topic(source: str, bag: _Bag, mapped: str | None) -> str:
     if mapped is not None:
         if mapped in states:
             return mapped
-        problem = f"--map q={mapped} is no topic of {_STATE}; it has {bag.described()}"
+        problem = f"--map q={mapped} is not a topic of {_STATE}; it has {bag.described()}"
         raise DataError(source, problem)
     if not states:
         problem = f"has no topic of {_STATE}, only {bag.described()}; expected {BAG_FORM}"

@@ -171,7 +171,7 @@ def _pieces(path: Path, dialect: _Dialect, gaps: bool, wanted: Sequence[str], ro
             done += len(table)
             yield dict(zip(wanted, table.T, strict=True))
     except (UnicodeError, csv.Error) as error:
-        problem = f"is no readable text after row {done} ({error}); expected {CSV_FORM}"
+        problem = f"is not readable text after row {done} ({error}); expected {CSV_FORM}"
         raise DataError(source, problem) from None
     if not done:
         raise DataError(source, "has a header and no rows; record some motion")
