@@ -26,6 +26,12 @@ import numpy as np
 
 PANDA = Path(__file__).parents[2] / "shared" / "data" / "panda_first75.npz"
 STATES = 100
+# Calls the console script of whatever version of the package the interpreter has.
+ENTRY = (
+    "import sys; from importlib.metadata import entry_points; sys.argv[0] = 'delan'; "
+    "scripts = entry_points(group='console_scripts'); "
+    "next(script for script in scripts if script.name == 'delan').load()()"
+)
 TOLERANCE = 1e-10
 """Largest difference that counts as the same, relative to the largest number of its kind."""
 CLOCKED = (
@@ -157,10 +163,8 @@ def run(golden: Golden, folder: Path) -> dict[str, Any]:
     else:
         np.savez(places["LOG"], allow_pickle=False, **golden.log())
     words = [str(places.get(word, word)) for word in golden.words.split()]
-    code = "import sys; from importlib.metadata import entry_points as e; sys.argv[0] = 'delan'; "
-    code += "next(entry for entry in e(group='console_scripts') if entry.name == 'delan').load()()"
     done = subprocess.run(
-        [sys.executable, "-c", code, *words, "--json"], capture_output=True, text=True
+        [sys.executable, "-c", ENTRY, *words, "--json"], capture_output=True, text=True
     )
     if done.returncode:
         raise SystemExit(f"delan {' '.join(words)} ended with {done.returncode}:\n{done.stderr}")

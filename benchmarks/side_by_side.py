@@ -20,15 +20,9 @@ from pathlib import Path
 
 import numpy as np
 
-from .goldens import PANDA, two_link
+from .goldens import ENTRY, PANDA, two_link
 from .results import write_results
 
-# Calls the console script of whatever version of the package the interpreter has.
-ENTRY = (
-    "import sys; from importlib.metadata import entry_points; sys.argv[0] = 'delan'; "
-    "scripts = entry_points(group='console_scripts'); "
-    "next(script for script in scripts if script.name == 'delan').load()()"
-)
 COMMANDS = {
     "help": "--help",
     "demo": "demo -o OUT",

@@ -46,6 +46,16 @@ FIRST_SHARE = 0.5
 CHOICE_SHARE = 0.75
 # Iterations that a model to start from gets before its friction is chosen.
 SETTLING = 20
+# Iterations on other rows, on windows, and on all samples before a model is deployed.
+ITERATIONS = 6
+WINDOW_ITERATIONS = 12
+LAST_ITERATIONS = 25
+# Iterations on windows without progress after which they end.
+WINDOW_PATIENCE = 10.0
+# Damping of the first step, relative to the curvature: the way is short.
+DAMPING = 1e-3
+# A fit has settled if its last validation loss is below this many times the smallest.
+SETTLED = 1.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -337,18 +347,6 @@ def _fingerprint(study: Study, chosen: Plan, start: TrainingStart) -> str:
     }
     digest.update(repr((described, study.seed)).encode())
     return digest.hexdigest()
-
-
-# Iterations on other rows, on windows, and on all samples before a model is deployed.
-ITERATIONS = 6
-WINDOW_ITERATIONS = 12
-LAST_ITERATIONS = 25
-# Iterations on windows without progress after which they end.
-WINDOW_PATIENCE = 10.0
-# Damping of the first step, relative to the curvature: the way is short.
-DAMPING = 1e-3
-# A fit has settled if its last validation loss is below this many times the smallest.
-SETTLED = 1.1
 
 
 def refined(

@@ -39,6 +39,11 @@ SLOWEST_STEP = 0.5
 # low-pass follows: below its cut-off they carry no information of their own.
 BRIDGED = 0.02
 BRIDGED_STEPS = 5
+# Share of the motion that the integrated velocities must explain before their scale is compared:
+# below it the ratio is dominated by noise.
+FOLLOWS = 0.9
+# Ratio of the motion to the integrated velocities that no calibration error explains.
+RATIO_HARM = 3.0
 
 
 @dataclass(frozen=True)
@@ -220,14 +225,6 @@ class TimeFaults:
             if last > first and np.isfinite(self.t[first]):
                 segments.append(LogSegment(first, last, usual))
         return segments
-
-
-# Share of the motion that the integrated velocities must explain before their scale is compared:
-# below it the ratio is dominated by noise.
-FOLLOWS = 0.9
-
-# Ratio of the motion to the integrated velocities that no calibration error explains.
-RATIO_HARM = 3.0
 
 
 def require_sound(recording: Recording) -> Recording:

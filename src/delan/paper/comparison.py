@@ -29,6 +29,9 @@ from ..solvers.training import TrainingSettings
 from .cells import Cell, Holds, Results, verdict
 
 Task = Literal["letters", "cosines"]
+RESAMPLES = 2000
+# Smaller errors are rounding; they are drawn here, so that the others keep their room.
+EXACT = 1e-12
 
 
 @dataclass(frozen=True)
@@ -164,11 +167,6 @@ def fitted(
     if model == "newton-euler":
         return RigidBody.from_urdf(believed.urdf())
     raise SettingsError(f"unknown model {model!r}; choose one of {', '.join(STYLES)}")
-
-
-RESAMPLES = 2000
-# Smaller errors are rounding; they are drawn here, so that the others keep their room.
-EXACT = 1e-12
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,9 @@ HOP = 0.05
 POINTS = 16
 # With fewer rows than this, sums over a window are no integrals.
 LEAST_ROWS = 4
+# Rows whose slopes are computed together. One size serves data of every length with one compiled
+# program; 256 rows of a 7-joint chain take a few MB.
+CHUNK = 256
 
 
 class Windows(eqx.Module):
@@ -175,11 +178,6 @@ def mean_torque(model: Any, window: Windows) -> Float[Array, " dof"]:
                 window.qd, window.memory
             )
     return window.window @ held - carried
-
-
-# Rows whose slopes are computed together. One size serves data of every length with one compiled
-# program; 256 rows of a 7-joint chain take a few MB.
-CHUNK = 256
 
 
 @dataclass(frozen=True)

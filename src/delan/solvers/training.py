@@ -21,6 +21,17 @@ from .stages import Advance, Stage
 
 Optimizer = Literal["auto", "adam", "lm"]
 Accelerations = Literal["given", "none"]
+# The kind of a checkpoint file, by which `storage` tells it from a model.
+CHECKPOINT = "delan-checkpoint"
+# Time between two checkpoints [s]; a crash loses no more work than that.
+CHECKPOINT_SECONDS = 5.0
+# A validation loss this many times the best one counts as divergence.
+DIVERGED = 100.0
+# A validation loss below this share of the last milestone is a new one: smaller gains are no
+# progress that patience should wait for.
+WORTHWHILE = 0.99
+# The fields of a run that a checkpoint stores as plain values.
+BOOKS = ("stage", "epoch", "seconds", "best", "milestone", "milestone_epoch", "retreats", "events")
 
 
 @dataclass(frozen=True)
@@ -97,19 +108,6 @@ class Progress:
     best: float
     samples_per_second: float
     share: float
-
-
-# The kind of a checkpoint file, by which `storage` tells it from a model.
-CHECKPOINT = "delan-checkpoint"
-# Time between two checkpoints [s]; a crash loses no more work than that.
-CHECKPOINT_SECONDS = 5.0
-# A validation loss this many times the best one counts as divergence.
-DIVERGED = 100.0
-# A validation loss below this share of the last milestone is a new one: smaller gains are no
-# progress that patience should wait for.
-WORTHWHILE = 0.99
-# The fields of a run that a checkpoint stores as plain values.
-BOOKS = ("stage", "epoch", "seconds", "best", "milestone", "milestone_epoch", "retreats", "events")
 
 
 @dataclass
