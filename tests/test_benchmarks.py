@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -17,14 +18,18 @@ import typer
 
 from benchmarks import (
     big_logs,
+    choices,
     goldens,
     instructions,
     official,
     online,
+    results,
     side_by_side,
     throughput,
     timing,
 )
+from benchmarks.choice_cases import CASES, facts, first, last, novelty
+from benchmarks.choices import Failure, Outcome
 from benchmarks.exported import Program, build_programs
 from benchmarks.timing import Work, apart, latencies, percentiles, seconds_per_sample
 from delan.cli.main import app
@@ -214,3 +219,79 @@ def test_a_big_log_is_where_it_is_said_to_be_and_has_its_gap(
     log = read_log(big_logs.LOGS[kind](tmp_path / kind, 1e6), sound=False)
     run = log.t[log.trajectory == log.trajectory[-1]]
     assert np.max(np.diff(run)) == pytest.approx((big_logs.GAP_ROWS + 1) / big_logs.RATE)
+
+
+def fit_answer(decision: str, chain: float | None, network: float) -> dict[str, Any]:
+    """Return what `delan fit --json` prints, as far as a choice is judged by it."""
+    errors = {"chain": chain, "delan": network, "constant": 1e-3}
+    scores = {
+        name: {"test": {"nmse_mean": error}, "validation": {"nmse_mean": error}}
+        for name, error in errors.items()
+    }
+    return {
+        "chosen": "chain",
+        "models": scores,
+        "coverage": [0.9, None, 0.8],
+        "decision": decision,
+        "seconds": 60.0,
+        "preparation": {"cutoff": [10.0, 20.0], "delay": 0.002},
+    }
+
+
+def test_a_choice_is_judged_by_the_unseen_motion() -> None:
+    outcome = Outcome.of(fit_answer("deploy", 0.03, 0.02))
+    assert outcome.best == ("delan", 0.02)
+    assert (outcome.regret, outcome.band_share) == pytest.approx((1.5, 0.85))
+    assert Outcome.of(fit_answer("deploy", None, 0.02)).regret == np.inf
+
+
+@pytest.mark.parametrize(
+    ("decision", "error", "wrong"),
+    [
+        ("deploy", 0.09, False),
+        ("deploy", 0.11, True),
+        ("deploy", None, True),
+        ("doubtful", 0.5, False),
+        ("refuse", 0.03, False),
+        ("refuse", 0.01, True),
+    ],
+)
+def test_a_verdict_is_wrong_if_the_test_error_contradicts_it(
+    decision: str, error: float | None, wrong: bool
+) -> None:
+    assert Outcome.of(fit_answer(decision, error, 1.0)).verdict_wrong is wrong
+    answer = fit_answer("doubtful", error, 1.0) | {"decision_before_test": decision}
+    assert Outcome.of(answer).verdict_wrong is wrong
+
+
+def test_a_case_that_runs_again_replaces_its_row(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for module in (choices, results):
+        monkeypatch.setattr(module, "FOLDER", tmp_path)
+    one, two = list(CASES)[:2]
+    outcome = Outcome.of(fit_answer("deploy", 0.03, 0.02))
+    choices.store(two, outcome)
+    choices.store(one, Failure("not ready"))
+    assert choices.stored() == {one: Failure("not ready"), two: outcome}
+    choices.store(one, outcome)
+    assert choices.stored() == {one: outcome, two: outcome}
+
+
+def test_cuts_by_time_share_no_row_and_lose_none() -> None:
+    runs = [{"t": np.arange(10.0)}, {"t": np.arange(20.0)}]
+    for cut in (first(0.7), last(0.7)):
+        known, unseen = cut(runs)
+        assert len(known["t"]) == 21
+        for label in (0, 1):
+            parts = [rows["t"][rows["trajectory"] == label] for rows in (known, unseen)]
+            np.testing.assert_array_equal(np.sort(np.concatenate(parts)), runs[label]["t"])
+
+
+def test_a_simulated_case_is_the_same_every_time_and_its_unseen_motion_is_new() -> None:
+    case = CASES["sim_arm3_short"]
+    known, unseen = case.build(Path("no folder"))
+    again, _ = case.build(Path("no folder"))
+    np.testing.assert_array_equal(known["tau"], again["tau"])
+    assert facts(known).joints == facts(unseen).joints == 3
+    assert novelty(known, unseen) > 10 * novelty(known, known)

@@ -93,7 +93,7 @@ def test_help_comes_without_the_heavy_libraries():
 def test_fit_prints_json_on_stdout_alone(folder):
     payload = json.loads((folder / "fit.json").read_text())
     for quantity in ("torque", "inertial", "coriolis", "gravity"):
-        assert set(payload[quantity]) == {"mse", "mse_sum", "rmse", "nmse", "nmse_mean", "r2"}
+        assert {"mse", "mse_sum", "rmse", "nmse", "nmse_mean", "r2"} < set(payload[quantity])
         assert len(payload[quantity]["mse"]) == 1
     assert payload["torque"]["nmse_mean"] < 1e-4
     assert payload["scored_on"] == "test"

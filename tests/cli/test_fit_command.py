@@ -23,10 +23,12 @@ from delan.learning.fit import Fit
 from delan.learning.fit_settings import FitSettings, fit_options
 from delan.models.geometry import from_rigid_body
 from delan.models.rigid_body import RigidBody
+from delan.paper.motion_logs import cosine_motion
 from delan.robots.arms import TWO_LINK
 from tests.cli.test_cli import LISTENING
+from tests.support.faulty_logs import exchanged
 from tests.support.random_arms import random_arm, swung
-from tests.support.simulated_logs import known_fit, recorded, write
+from tests.support.simulated_logs import known_fit, recorded, rubbing, write
 
 
 def delan_(*typed: object) -> Result:
@@ -182,7 +184,7 @@ def test_an_identified_winner_is_written_as_a_chain(folder, contest, known):
 def poor(known: Fit) -> Fit:
     """Only a constant, and a network that is worse."""
     *_, network, constant = known.entries
-    torque = replace(network.validation.torque, nmse_mean=1.3)
+    torque = replace(network.validation.torque, nmse_mean=1.3 * constant.error)
     return replace(
         known,
         entries=(constant, replace(network, validation=replace(network.validation, torque=torque))),
@@ -248,6 +250,7 @@ def test_a_test_log_with_a_fault_late_in_it_does_not_cost_the_model(folder, cont
             ["--cutoff", -1, "--model", "delan", "--epochs", 1],
             "Hz, got -1.0",
         ),
+        (["--fix", "--force"], "--fix repairs the log and --force takes it as it is; give one"),
         (["-o", "x.html"], "model and page cannot both be x.html; give another --out or --report"),
         (["--report", "none/x.html"], "there is no folder none for x.html"),
         (["--test", "none.npz"], "none.npz: no such file; check the path"),
@@ -354,3 +357,137 @@ def test_positions_that_look_like_degrees_are_reported_at_once(folder, contest):
     )
     shown = delan_("fit", folder / "degrees.npz", "-o", folder / "wrong.delan")
     assert "read the log with --degrees" in shown.stderr
+
+
+def reversed_log(path: Path, joints: list[int], seeds: tuple[int, ...] = (0, 1, 2)) -> Path:
+    """Write the log of an arm whose torques have the opposite sign in some joints."""
+    recording = recorded(TWO_LINK, seeds)
+    tau = recording.tau.copy()
+    tau[:, joints] *= -1
+    return write(replace(recording, tau=tau), path)
+
+
+@pytest.mark.parametrize(("joints", "flip"), [([0, 1], "--flip tau"), ([1], "--flip tau:1")])
+def test_a_log_with_reversed_torques_is_refused_at_once(folder, contest, joints, flip):
+    log = reversed_log(folder / "reversed.npz", joints)
+    shown = delan_("fit", log, "-o", folder / "refused.delan")
+    assert shown.exit_code == 1
+    message = shown.stderr.splitlines()[-1]
+    assert message.startswith("delan: reversed.npz: no model can be learned from this log. tau")
+    assert "has the opposite sign of the motion" in message
+    assert f"read the log with {flip}, in this and in later commands, or give --fix" in message
+    assert shown.stdout == ""
+    assert "options" not in contest
+    assert not (folder / "refused.delan").exists()
+    repaired = ["fit", log, "-o", folder / "kept.delan", *flip.split()]
+    assert delan_(*repaired).exit_code == 0
+    np.testing.assert_array_equal(contest["recording"].tau, recorded(TWO_LINK).tau)
+
+
+@pytest.mark.parametrize("joints", [[0, 1], [1]])
+def test_fix_changes_the_signs_of_the_log_and_of_the_test_log(folder, contest, joints):
+    log = reversed_log(folder / "reversed.npz", joints)
+    test = reversed_log(folder / "reversed_test.npz", joints, (7,))
+    shown = delan_("fit", log, "--test", test, "--fix", "-o", folder / "fixed.delan", "--json")
+    assert shown.exit_code == 0, shown.output
+    np.testing.assert_array_equal(contest["recording"].tau, recorded(TWO_LINK).tau)
+    payload = json.loads(shown.stdout)
+    # The known model is that of the arm: with wrong signs its error would be about 4.
+    assert payload["torque"]["nmse_mean"] < 0.01
+    signs = [item for item in payload["findings"] if item["kind"] == "sign"]
+    assert [item["severity"] for item in signs] == ["note"] * len(signs) != []
+    flip = "--flip tau" if len(joints) == 2 else "--flip tau:1"
+    assert f"repaired: the log was read with {flip}" in signs[0]["text"]
+    lines = [line for line in shown.stderr.splitlines() if "--fix:" in line]
+    assert len(lines) == len(signs)
+    assert f"give the same to later commands, such as `delan gate`: read the log with {flip}" in (
+        shown.stderr
+    )
+
+
+def with_velocities(recording: Recording, path: Path) -> Path:
+    columns: dict[str, Any] = {
+        name: getattr(recording, name) for name in ("t", "q", "qd", "tau", "trajectory")
+    }
+    np.savez(path, **columns)
+    return path
+
+
+@pytest.mark.parametrize("names", [("q", "qd"), ("qd", "tau"), ("q", "tau")])
+def test_exchanged_columns_are_refused_by_their_name_and_fixed(folder, contest, names):
+    """Some of them are refused while they are read, for units that are not what is wrong."""
+    log = with_velocities(exchanged(recorded(TWO_LINK), *names), folder / "exchanged.npz")
+    test = with_velocities(exchanged(recorded(TWO_LINK, (7,)), *names), folder / "x_test.npz")
+    typed = ["fit", log, "--test", test, "-o", folder / "x.delan", "--json"]
+    shown = delan_(*typed)
+    assert shown.exit_code == 1
+    assert f"all joints: {names[0]} and {names[1]} look exchanged" in shown.stderr
+    assert f"read the log with --map {names[0]}={names[1]}" in shown.stderr
+    assert "options" not in contest
+    shown = delan_(*typed, "--fix")
+    assert shown.exit_code == 0, shown.output
+    for name in ("q", "qd", "tau"):
+        expected = getattr(recorded(TWO_LINK), name)
+        np.testing.assert_array_equal(getattr(contest["recording"], name), expected)
+    payload = json.loads(shown.stdout)
+    assert payload["torque"]["nmse_mean"] < 0.01
+    assert f"the log was read with {names[0]} and {names[1]} in order" in shown.stderr
+
+
+def test_reversed_velocities_are_named_and_left_out(folder, contest):
+    recording = recorded(TWO_LINK)
+    assert recording.qd is not None
+    log = with_velocities(replace(recording, qd=-recording.qd), folder / "backward.npz")
+    shown = delan_("fit", log, "-o", folder / "x.delan")
+    assert shown.exit_code == 1
+    assert "qd0: has the opposite sign of the motion" in shown.stderr
+    assert "read the log with --map qd=" in shown.stderr
+    assert delan_("fit", log, "-o", folder / "x.delan", "--fix").exit_code == 0
+    assert contest["recording"].qd is None
+
+
+def test_a_fault_that_no_repair_concerns_is_refused_as_before(folder, contest):
+    recording = recorded(TWO_LINK)
+    tau = -recording.tau
+    tau[5, 0] = np.nan
+    log = write(replace(recording, tau=tau), folder / "hole.npz")
+    shown = delan_("fit", log, "-o", folder / "x.delan", "--fix")
+    assert shown.exit_code == 1
+    assert "hole.npz, column tau0, row 5: expected a finite number, got nan" in shown.stderr
+
+
+def test_force_fits_a_log_with_errors_and_says_so(folder, contest):
+    log = reversed_log(folder / "reversed.npz", [0, 1])
+    shown = delan_("fit", log, "-o", folder / "forced.delan", "--force")
+    assert shown.exit_code == 0, shown.output
+    assert "the log has errors (sign)" in shown.stderr
+    np.testing.assert_array_equal(contest["recording"].tau, -recorded(TWO_LINK).tau)
+
+
+def test_files_with_contradicting_signs_are_refused_also_with_fix(folder, contest):
+    first = write(recorded(TWO_LINK, (0, 1)), folder / "first.npz")
+    second = reversed_log(folder / "second.npz", [0, 1], (2, 3))
+    for more in ([], ["--fix"]):
+        shown = delan_("fit", first, second, "-o", folder / "x.delan", *more)
+        assert shown.exit_code == 1
+        assert "in trajectory 2 the torque has the opposite sign" in shown.stderr
+        assert "or give --fix" not in shown.stderr
+    assert "options" not in contest
+
+
+def test_a_test_log_of_other_rates_is_scored(folder, contest):
+    """Two files sampled at 125 and 200 Hz, of a model learned at 100 Hz."""
+    parts = []
+    for number, dt in enumerate((0.008, 0.005)):
+        motion = cosine_motion(TWO_LINK.limits, 7 + number, 1.5, dt)
+        tau = rubbing(TWO_LINK).rows(motion.q, motion.qd, motion.qdd).total
+        labels = np.full(len(motion.t), number)
+        parts.append({"t": motion.t, "q": motion.q, "tau": tau, "trajectory": labels})
+    columns: dict[str, Any] = {}
+    for name in parts[0]:
+        columns[name] = np.concatenate([part[name] for part in parts])
+    np.savez(folder / "rates.npz", **columns)
+    typed = ["fit", folder / "arm.npz", "--test", folder / "rates.npz", "-o", folder / "r.delan"]
+    shown = delan_(*typed, "--json")
+    assert shown.exit_code == 0, shown.output
+    assert json.loads(shown.stdout)["torque"]["nmse_mean"] < 0.01

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import nnls
@@ -56,20 +55,16 @@ def dataset(friction: Friction | None = FRICTION, samples: int | None = 600) -> 
 def test_bounded_least_squares_agree_with_scipys(seed):
     rng = np.random.default_rng(seed)
     matrix, target = rng.standard_normal((40, 8)), rng.standard_normal(40)
-    ours = solve_bounded(
-        jnp.asarray(matrix.T @ matrix), jnp.asarray(-matrix.T @ target), jnp.ones(8, dtype=bool)
-    )
+    ours = solve_bounded(matrix.T @ matrix, -matrix.T @ target, np.ones(8, dtype=bool))
     theirs, _ = nnls(matrix, target)
     np.testing.assert_allclose(ours, theirs, atol=1e-6)
-    free = solve_bounded(
-        jnp.asarray(matrix.T @ matrix), jnp.asarray(-matrix.T @ target), jnp.zeros(8, dtype=bool)
-    )
+    free = solve_bounded(matrix.T @ matrix, -matrix.T @ target, np.zeros(8, dtype=bool))
     np.testing.assert_allclose(free, np.linalg.lstsq(matrix, target, rcond=None)[0], atol=1e-6)
 
 
 def test_a_column_of_nothing_gets_no_weight():
-    curvature = jnp.diag(jnp.array([2.0, 0.0]))
-    solved = solve_bounded(curvature, jnp.array([-2.0, 0.0]), jnp.array([True, False]))
+    curvature = np.diag([2.0, 0.0])
+    solved = solve_bounded(curvature, np.array([-2.0, 0.0]), np.array([True, False]))
     np.testing.assert_allclose(solved, [1.0, 0.0], atol=1e-8)
 
 
@@ -216,7 +211,7 @@ def test_a_choice_that_has_to_end_keeps_what_it_has():
     for tried in (0, 3):
         left = iter([False] * tried + [True])
         chosen, steps = select_friction(
-            started(data), data, data, enough=lambda left=left: next(left)
+            started(data), (data, data), enough=lambda left=left: next(left)
         )
         assert chosen == START
         assert [step.kept for step in steps] == [False, True]
@@ -232,7 +227,7 @@ def test_a_choice_with_nothing_left_to_try_ends():
         Normalisation.of(data),
         key=jax.random.key(0),
     )
-    chosen, steps = select_friction(Model(model, Friction(data.joints, every)), data, data)
+    chosen, steps = select_friction(Model(model, Friction(data.joints, every)), (data, data))
     assert chosen == every
     assert [step.kept for step in steps] == [False, True]
 

@@ -291,7 +291,7 @@ def test_a_damaged_checkpoint_is_said_and_a_missing_one_begins_anew(header, mess
     ("settings", "message"),
     [
         ({"damping": 0.0}, "damping must be positive and finite, got 0.0"),
-        ({"trials": 0}, "chunk and trials must be at least 1, got chunk=256 and trials=0"),
+        ({"trials": 0}, "trials must be at least 1, got 0"),
     ],
 )
 def test_a_second_order_method_that_cannot_be_is_refused(settings, message):

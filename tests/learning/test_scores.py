@@ -12,7 +12,7 @@ import pytest
 
 from delan.errors import ModelError
 from delan.joints import Dataset, Energy, Joints, TorqueComponents
-from delan.learning.scores import Errors, evaluate
+from delan.learning.scores import Errors, TorqueSize, evaluate
 from delan.models.dynamics import Promises
 from delan.models.networks import FeedForwardNetwork
 from delan.models.rigid_body import RigidBody
@@ -81,22 +81,27 @@ def test_a_known_error_scores_what_it_should():
     )
 
 
+def size_of(torque: np.ndarray) -> TorqueSize:
+    return TorqueSize(torque.var(axis=0), np.ptp(torque, axis=0))
+
+
 def test_errors_are_per_joint_and_summed():
     true = np.array([[0.0, 10], [2, 30]])
-    errors = Errors.of(true + np.array([1, 2]), true, true.var(axis=0))
+    errors = Errors.of(true + np.array([1, 2]), true, size_of(true))
     assert errors.mse == (1.0, 4.0)
     assert errors.mse_sum == 5.0
     assert errors.nmse == (1.0, 0.04)
     assert errors.nmse_mean == 0.52
+    assert errors.share == (0.5, 0.1)
     assert errors.r2 == pytest.approx((0.0, 0.96))
 
 
 def test_a_joint_with_constant_torque_has_no_normalised_error():
     true = np.array([[1.0, 10], [1, 30]])
-    errors = Errors.of(true + 1, true, true.var(axis=0))
+    errors = Errors.of(true + 1, true, size_of(true))
     assert np.isnan(errors.nmse[0])
     assert errors.nmse_mean == errors.nmse[1] == 0.01
-    constant = Errors.of(true[:, :1] + 1, true[:, :1], np.zeros(1))
+    constant = Errors.of(true[:, :1] + 1, true[:, :1], size_of(true[:, :1]))
     assert np.isnan(constant.nmse_mean)
 
 

@@ -22,6 +22,7 @@ from delan.logs.doctor.checked_log import CheckedLog, DescribedRobot, Motion, me
 from delan.logs.doctor.coverage import quantum, reversals
 from delan.logs.doctor.finding import WHY, Case
 from delan.logs.doctor.lags import lag_error
+from delan.logs.doctor.torque import JointTerms, TermWeight
 from delan.logs.preparation import PreparationSettings, prepare
 from delan.logs.segments import spans
 from delan.report.check_picture import draw_check
@@ -46,6 +47,8 @@ from tests.support.faulty_logs import (
 TURNING = ("wrapped", "degrees", "degrees a second", "positions in degrees")
 # For an arm of seven joints, logs as short as these show these faults only beside a URDF.
 NEEDS_URDF = ("torque sign", "motion sign", "torque late")
+# Three short motions of seven joints say too little about each other.
+TOO_SHORT = ("one file reversed", "one file scaled", "one file offset")
 
 
 def serious(findings: tuple[Finding, ...]) -> list[Finding]:
@@ -76,7 +79,7 @@ def faulty_arms() -> list[Any]:
     chosen = []
     for index, name in enumerate(FAULTS):
         for place, arm in enumerate(("letters", "sliding", "wam4", "wam7")):
-            if name in NEEDS_URDF and arm == "wam7":
+            if name in (*NEEDS_URDF, *TOO_SHORT) and arm == "wam7":
                 continue
             large = (pytest.mark.slow,) if arm.startswith("wam") else ()
             chosen.append(pytest.param(name, arm, place % 2, (index + place) % 2 == 0, marks=large))
@@ -198,11 +201,110 @@ def test_trajectories_of_different_rates_are_measured_in_hertz_in_every_unit(sca
     assert (finding.measured["slowest"], finding.measured["fastest"]) == (50, 100)
 
 
+@pytest.mark.parametrize(("joint", "trajectory"), [(0, 1), (2, 0)])
+def test_the_size_of_a_contradiction_is_measured(joint, trajectory):
+    log = clean("sliding", noisy=True)
+    rows = log.trajectory == trajectory
+    for change, case, name, expected in (
+        (lambda tau: 0.6 * tau, cases.CONTRADICTING_GAIN, "ratio", 0.6),
+        (lambda tau: tau + log.tau[:, joint].std(), cases.CONTRADICTING_OFFSET, "offset", None),
+    ):
+        wrong = changed(
+            log, tau=(joint, lambda tau, change=change: np.where(rows, change(tau), tau))
+        )
+        (finding,) = serious(examine(wrong))
+        assert (finding.case, finding.severity) == (case, "warning")
+        assert (finding.trajectory, finding.measured["joints"]) == (trajectory, (joint,))
+        expected = expected or float(log.tau[:, joint].std())
+        assert finding.measured[name] == pytest.approx(expected, rel=0.15)
+
+
+@pytest.mark.parametrize("name", ["letters-friction", "sliding", "wam4"])
+@pytest.mark.parametrize("share", ["one", "half", "most"])
+def test_the_reversed_files_are_named_also_where_they_are_most(name, share):
+    """Inertia shows which side is reversed; all other findings are about the corrected log."""
+    log = clean(name, noisy=True)
+    labels = np.unique(log.trajectory)
+    wrong = {"one": labels[1:2], "half": labels[::2], "most": labels[1:]}[share]
+    tau = np.where(np.isin(log.trajectory, wrong)[:, None], -log.tau, log.tau)
+    found = serious(examine(replace(log, tau=tau)))
+    assert {item.case for item in found} == {cases.CONTRADICTING_SIGN}
+    assert {item.severity for item in found} == {"error"}
+    assert [item.trajectory for item in found] == wrong.tolist()
+    assert len(found[0].measured["joints"]) >= log.joints.dof - 1
+
+
+def test_motions_in_different_places_do_not_contradict_each_other():
+    """Two files of one arm that visit different poses at different speeds."""
+    log = clean("wam4", noisy=True)
+    second = clean("wam4", 1, noisy=True)
+    both = Recording(
+        t=np.concatenate([log.t, second.t]),
+        q=np.concatenate([log.q, second.q]),
+        tau=np.concatenate([log.tau, second.tau]),
+        trajectory=np.concatenate([0 * log.trajectory, 1 + 0 * second.trajectory]),
+        joints=log.joints,
+    )
+    kinds = {item.kind for item in examine(both)}
+    assert "contradiction" not in kinds
+
+
 def test_repeated_rows_beside_logged_accelerations_are_to_be_dropped():
     log = fault("same rows", clean("wam4"), 1).recording
     findings = examine(replace(log, qdd=np.gradient(log.q, axis=0)))
     (finding,) = (item for item in findings if item.kind == "duplicate")
     assert finding.case is cases.REPEATED_ROWS_WITH_ACCELERATIONS
+
+
+def reversed_at(log: Recording, joints: tuple[int, ...]) -> Recording:
+    sign = np.ones(log.joints.dof)
+    sign[list(joints)] = -1
+    return replace(log, tau=log.tau * sign)
+
+
+@pytest.mark.parametrize("name", ["letters", "sliding", "wam4", "wam7-friction"])
+def test_torques_reversed_in_all_joints_are_one_error_also_where_few_joints_show_it(name):
+    log = clean(name, noisy=True)
+    found = serious(examine(replace(log, tau=-log.tau)))
+    assert [(item.case, item.severity) for item in found] == [(cases.ALL_REVERSED, "error")]
+    assert (found[0].joint, found[0].column) == (None, "tau")
+    assert "--flip tau" in found[0].remedy
+    if name == "wam7-friction":
+        assert len(found[0].measured["shown"]) < log.joints.dof
+
+
+@pytest.mark.parametrize("joints", [(0,), (2,), (0, 2)])
+def test_some_reversed_joints_among_right_ones_are_reported_alone(joints):
+    found = serious(examine(reversed_at(clean("sliding", noisy=True), joints)))
+    assert [(item.joint, item.severity) for item in found] == [(joint, "error") for joint in joints]
+    assert all(item.case is not cases.ALL_REVERSED for item in found)
+    assert f"--flip tau:{joints[0]}" in found[0].remedy
+
+
+def weights(inertia: float, dry: float, *, samples: float = 10.0) -> JointTerms:
+    viscous = TermWeight(0.0, 0.01, 0.1)
+    return JointTerms(TermWeight(inertia, 0.01, 0.5), viscous, TermWeight(dry, 0.01, 0.1), samples)
+
+
+def test_uncertain_joints_decide_together_whether_all_are_reversed():
+    """Only joint 0 shows its sign; each of the others leans by two standard errors."""
+    shown = weights(-0.5, 0.0)
+    for leaning, cases_found in ((-0.02, [cases.ALL_REVERSED]), (0.02, [cases.NEGATIVE_INERTIA])):
+        terms = {0: shown, 1: weights(0.0, leaning), 2: weights(0.0, leaning)}
+        found = torque._signs(terms, part=False)
+        assert [item.case for item in found] == cases_found
+        # A part of a log reports the joint that shows it.
+        assert [item.joint for item in torque._signs(terms, part=True)] == [0]
+
+
+def test_a_sign_that_is_not_beyond_doubt_is_a_warning():
+    terms = {0: weights(-0.05, 0.0), 1: weights(0.5, 0.0)}
+    (found,) = torque._signs(terms, part=False)
+    assert (found.joint, found.severity) == (0, "warning")
+    for samples, severity in ((10.0, "error"), (2.0, "warning")):
+        terms = {0: weights(-0.07, 0.0, samples=samples), 1: weights(0.5, 0.0)}
+        (found,) = torque._signs(terms, part=False)
+        assert found.severity == severity
 
 
 def turned(log: Recording, joint: int, *names: str) -> Recording:
@@ -352,6 +454,7 @@ def test_the_error_of_a_lag_uses_slopes_inside_segments():
         acceleration=table,
         logged={},
         segment=np.repeat(np.arange(4), 50),
+        starts=(0, 50, 100, 150),
         step=0.1,
         period=0.1,
         cutoff=1.0,

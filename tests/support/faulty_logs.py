@@ -157,9 +157,16 @@ FAULTS = (
     "mixed rates", "stuck q", "stuck qd", "stuck tau", "saturated", "coarse encoder",
     "coarse torque", "outlier q", "outlier qd", "outlier tau", "wrapped", "degrees", "milliseconds",
     "positions in degrees", "degrees a second", "velocity sign", "torque sign", "motion sign",
-    "torque late", "velocity late", "dead joint", "dead torque", "hardly moves", *EXCHANGES,
+    "torque late", "velocity late", "dead joint", "dead torque", "hardly moves",
+    "one file reversed", "one file scaled", "one file offset", *EXCHANGES,
 )
 # fmt: on
+# Faults of the torque in one trajectory alone: the change of its values, given those of all.
+ONE_FILE: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "one file reversed": lambda tau, whole: -tau,
+    "one file scaled": lambda tau, whole: 2 * tau,
+    "one file offset": lambda tau, whole: tau + whole.std(),
+}
 
 
 def fault(name: str, log: Recording, joint: int) -> Faulty:
@@ -168,6 +175,12 @@ def fault(name: str, log: Recording, joint: int) -> Faulty:
     if name in CHANNEL_FAULTS:
         kind, column, change = CHANNEL_FAULTS[name]
         return Faulty(changed(log, **{column: (joint, change)}), kind, joint, column)
+    if name in ONE_FILE:
+        rows = np.flatnonzero(log.trajectory == longest(log))
+        change = ONE_FILE[name]
+        differing = changed(log, tau=(joint, lambda tau: filled(tau, rows, change(tau[rows], tau))))
+        place = (int(rows[0]), int(rows[-1]) + 1)
+        return Faulty(differing, "contradiction", joint, "tau", place)
     if name in EXCHANGES:
         return Faulty(exchanged(log, *EXCHANGES[name]), "exchanged", None, None)
     if name in WRONG_VALUES:

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import typer
 
-from ..errors import SettingsError
+from ..errors import DataError, SettingsError
 from .app import (
     JsonOption,
     SeedOption,
@@ -31,9 +31,13 @@ from .app import (
 from .log_options import LogsArgument, described_robot, name_of, takes_log_options
 
 if TYPE_CHECKING:
+    from ..joints import Recording
     from ..learning.fit_settings import FitSettings
     from ..learning.study import FrictionChoice
+    from ..logs.doctor import Finding
+    from ..logs.doctor.checked_log import DescribedRobot
     from ..logs.options import LogOptions
+    from ..logs.repair import Repair
     from ..models.model import Architecture
     from ..report.fit_report import FitReport
 
@@ -126,6 +130,17 @@ class FitRequest:
     resume: bool = option(
         False, "--resume", help="Single model: continue from the checkpoint of a stopped fit."
     )
+    fix: bool = option(
+        False,
+        "--fix",
+        help="Repair reversed signs and exchanged columns as `delan check` advises, in the log and "
+        "in --test, and say so.",
+    )
+    force: bool = option(
+        False,
+        "--force",
+        help="Fit even if the check finds reversed signs or exchanged columns.",
+    )
     as_json: JsonOption = False
 
     def __post_init__(self) -> None:
@@ -133,6 +148,10 @@ class FitRequest:
         require_writable(self.model_path, self.report)
         if self.seconds is not None and self.epochs is not None:
             raise SettingsError("--seconds and --epochs both limit the training; give one of them")
+        if self.fix and self.force:
+            raise SettingsError(
+                "--fix repairs the log and --force takes it as it is; give one of them"
+            )
         if self.urdf is not None and self.model != "auto":
             raise SettingsError(
                 f"--urdf lets models of the URDF compete; leave --model {self.model} out, or --urdf"
@@ -238,7 +257,7 @@ class FitRequest:
 def fit(*, request: FitRequest, log_options: Any) -> None:
     """Learn a model of the robot in LOG, say whether to deploy it, and write it with a report."""
     began = time.perf_counter()
-    report = _fitted(request, log_options)
+    report, log_options = _fitted(request, log_options)
     interrupted = report.fit.interrupted
     if interrupted and not report.verdict.beats_constant:
         say("stopped before any model was better than a constant torque; no model was written")
@@ -256,22 +275,17 @@ def fit(*, request: FitRequest, log_options: Any) -> None:
         raise typer.Exit(130)
 
 
-def _fitted(request: FitRequest, log_options: "LogOptions") -> "FitReport":
-    """Read and check the log, and fit models to it."""
+def _fitted(request: FitRequest, log_options: "LogOptions") -> tuple["FitReport", "LogOptions"]:
+    """Read and check the log, and fit models to it; return also how the log was read at last."""
     from ..learning import fit as fitting
-    from ..logs.doctor import check_up
     from ..logs.excerpts import sketch
-    from ..logs.reading import read_log
     from ..report.fit_report import FitReport
     from .fit_output import require_test_log, warn_of
 
     name = name_of(request.log)
-    recording = read_log(request.log, log_options)
-    say_if_excerpt(recording, name)
+    recording, findings, log_options = _checked(request, log_options)
     if request.test is not None:
         require_test_log(request.test, log_options, recording)
-    say(f"{name}: {len(recording.t)} rows of {recording.joints.dof} joints")
-    recording, findings = check_up(recording, described_robot(request.urdf))
     warn_of(findings)
     if request.resume and request.checkpoint is not None and not request.checkpoint.exists():
         say(f"there is no checkpoint {request.checkpoint}; starting anew")
@@ -287,7 +301,7 @@ def _fitted(request: FitRequest, log_options: "LogOptions") -> "FitReport":
             listen=lambda step: begin(STEPS.get(step, step)),
             stop=stop,
         )
-    return FitReport(
+    report = FitReport(
         log=name,
         fit=result,
         findings=findings,
@@ -295,6 +309,104 @@ def _fitted(request: FitRequest, log_options: "LogOptions") -> "FitReport":
         command=shlex.join(["delan", *sys.argv[1:]]),
         sketch=sketch(recording),
     )
+    return report, log_options
+
+
+class _CheckedLog(NamedTuple):
+    """The log of a fit, its findings, and the options by which it and a test log are read."""
+
+    recording: "Recording"
+    findings: tuple["Finding", ...]
+    options: "LogOptions"
+
+
+def _checked(request: FitRequest, options: "LogOptions") -> _CheckedLog:
+    """Read and check the log; repair or refuse one from which no model can be learned."""
+    from ..logs.doctor import check_up
+    from ..logs.doctor.finding import worst_first
+    from ..logs.reading import read_log
+    from ..logs.repair import find_repair
+
+    name = name_of(request.log)
+    robot = described_robot(request.urdf)
+    try:
+        as_read = read_log(request.log, options)
+    except DataError as refusal:
+        as_read = _repairable(request, options, robot, refusal)
+    say_if_excerpt(as_read, name)
+    say(f"{name}: {len(as_read.t)} rows of {as_read.joints.dof} joints")
+    recording, findings = check_up(as_read, robot)
+    repair = find_repair(findings)
+    if repair is None or request.force:
+        return _CheckedLog(recording, findings, options)
+    ways = repair.ways(options, as_read.joints)
+    if repair.beyond or not request.fix:
+        raise DataError(name, _pointless(repair, ways))
+    options = repair.options(options, as_read.joints)
+    recording, remaining = check_up(read_log(request.log, options), robot)
+    more = find_repair(remaining)
+    if more is not None:
+        done = "after --fix the check still finds errors: "
+        raise DataError(name, done + _pointless(more, more.ways(options, as_read.joints)))
+    done = ways
+    if repair.exchanged:
+        done = (f"with {' and '.join(repair.exchanged)} in order", *ways)
+    repaired = []
+    for finding in repair.findings:
+        # It stays in the report as information: the model was learned without this fault.
+        note = replace(finding, severity="note", repaired=", ".join(done))
+        say(f"--fix: {note.where}: {note.text}")
+        repaired.append(note)
+    say(f"give the same to later commands, such as `delan gate`: {_by_hand(repair, ways)}")
+    return _CheckedLog(recording, worst_first([*remaining, *repaired]), options)
+
+
+def _repairable(
+    request: FitRequest,
+    options: "LogOptions",
+    robot: "DescribedRobot | None",
+    refusal: DataError,
+) -> "Recording":
+    """Return a log that was refused, if the check knows a repair; else raise the refusal.
+
+    Exchanged columns and reversed velocities are refused for units that do not match, which is not
+    what is wrong with them.
+    """
+    from ..logs.doctor import check_up
+    from ..logs.reading import read_log
+    from ..logs.repair import find_repair
+
+    try:
+        recording = read_log(request.log, options, sound=False)
+    except DataError:
+        raise refusal from None
+    _, findings = check_up(recording, robot)
+    repair = find_repair(findings)
+    helps = repair is not None and (repair.exchanged or repair.left_out)
+    if request.force or not helps:
+        raise refusal
+    return recording
+
+
+def _pointless(repair: "Repair", ways: tuple[str, ...]) -> str:
+    """Return what makes learning pointless, and what to do about it."""
+    found = "; ".join(f"{finding.where}: {finding.text}" for finding in repair.findings)
+    remedy = _by_hand(repair, ways)
+    if not repair.beyond:
+        remedy += ", in this and in later commands, or give --fix, which does so for this fit"
+    return f"no model can be learned from this log. {found}. {remedy}. --force fits all the same"
+
+
+def _by_hand(repair: "Repair", ways: tuple[str, ...]) -> str:
+    """Return how to repair the log without --fix."""
+    remedies = []
+    for finding in repair.findings:
+        # Their remedies depend on the names and the files of the log; the others are options.
+        if finding.kind in ("exchanged", "contradiction"):
+            remedies.append(finding.remedy)
+    if ways:
+        remedies.append(f"read the log {', '.join(ways)}")
+    return "; ".join(remedies)
 
 
 @contextmanager

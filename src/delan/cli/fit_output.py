@@ -16,7 +16,7 @@ from ..errors import SettingsError
 from ..joints import Dataset, Recording
 from ..learning.fit import Fit
 from ..learning.model_fit import score
-from ..learning.scores import Scores
+from ..learning.scores import Scores, evaluate
 from ..learning.study import Entry
 from ..learning.uncertainty import coverage
 from ..logs.doctor.finding import Finding
@@ -36,10 +36,11 @@ FIRST_ROWS = 1000
 
 
 def warn_of(findings: tuple[Finding, ...]) -> None:
-    """Print a line for each unit that looks wrong, and one if the log has errors."""
+    """Print a line for each unit, sign or file that looks wrong, and one if the log has errors."""
     kinds = []
     for finding in findings:
-        if finding.kind == "units":
+        doubtful = finding.kind in ("sign", "contradiction") and finding.severity != "note"
+        if finding.kind == "units" or doubtful:
             say(f"{finding.where}: {finding.text}; {finding.remedy}")
         if finding.severity == "error":
             kinds.append(finding.kind.replace("_", " "))
@@ -118,7 +119,8 @@ def _with_test(
         recording = replace(recording, joints=result.dataset.joints)
     say_if_excerpt(recording, test.name)
     settings = result.preparation.settings
-    dataset = prepare(recording, settings)
+    rate = 1 / float(np.median(np.diff(recording.t)))
+    dataset = prepare(recording, settings.scored(rate))
     scored = dataset
     training = result.options.settings.training
     if request.accelerations == "none":
@@ -127,6 +129,9 @@ def _with_test(
     scores = {}
     for entry in result.entries:
         scores[entry.name] = score(entry.deployed, scored, training)
+    if scored.truth:
+        # The true parts of the torque, of a simulated robot, are worth the programs to compile.
+        scores[result.chosen.name] = evaluate(result.chosen.deployed, scored)
     return replace(report, test=test.name, test_set=dataset, test_scores=scores)
 
 
@@ -211,7 +216,9 @@ def as_dict(request: FitRequest, report: FitReport) -> dict[str, Any]:
             "doubtful": training.doubtful,
             "interrupted": report.fit.interrupted,
             "decision": report.verdict.decision,
+            "decision_before_test": report.fit.verdict.decision,
             "verdict": verdict_text(report),
+            "ruler": {"bandwidth": report.fit.bandwidth, "variance": "of the whole log"},
             "chosen": entry.name,
             "models": _models(report),
             "preparation": _preparation(report.fit),
@@ -234,6 +241,7 @@ def _models(report: FitReport) -> dict[str, Any]:
             "seconds": entry.seconds,
             "chosen": dict(entry.chosen),
             "learned_from": "training",
+            "folds": entry.folds,
         }
         if entry.relearned is not None:
             fields["learned_from"] = "training and validation"
@@ -244,7 +252,13 @@ def _models(report: FitReport) -> dict[str, Any]:
 
 
 def _errors(scores: Scores) -> dict[str, Any]:
-    return {"nmse": scores.torque.nmse, "nmse_mean": scores.torque.nmse_mean}
+    torque = scores.torque
+    return {
+        "nmse": torque.nmse,
+        "nmse_mean": torque.nmse_mean,
+        "rmse": torque.rmse,
+        "share_of_range": torque.share,
+    }
 
 
 def _preparation(fit: Fit) -> dict[str, Any]:
@@ -256,7 +270,11 @@ def _preparation(fit: Fit) -> dict[str, Any]:
     return {
         **asdict(fit.preparation.settings),
         "trials": [asdict(trial) for trial in fit.preparation.trials],
+        "delay_error": fit.preparation.delay_error,
         "delay_gain": fit.preparation.delay_gain,
+        "at_edge": fit.preparation.at_edge,
+        "distinct": fit.study.split.distinct,
+        "novelty": [fold.novelty for fold in fit.study.split.folds],
         "accelerations": fit.options.settings.accelerations,
         "nmse_of_chain": windows,
         "done": None if done is None else asdict(done),

@@ -13,8 +13,9 @@ from ..models.model import Model
 from ..models.networks import FeedForwardSettings, LagrangianNetworkSettings
 from ..solvers.adam import DescentSettings
 from ..solvers.plan import ModelChoice
-from .model_fit import FRESH, TrainingStart, fit_model, score, without_accelerations
-from .study import LEAST_SECONDS, Entry, Study, TrainingResult
+from .model_fit import FRESH, TrainingStart, fit_model, without_accelerations
+from .refit import Refit, cross_fit, known_fit
+from .study import LEAST_SECONDS, NOTHING, CrossFit, Entry, Study, TrainingResult
 
 # Weight decays and widths that the networks are tried with, in this order. Real logs are small and
 # repetitive, so that networks need far stronger regularisation than usual.
@@ -23,6 +24,12 @@ WIDTHS = (64, 16)
 # Steps of Adam that each of these trials gets, and the fewest passes over a long log.
 STEPS = 3000
 LEAST_EPOCHS = 20
+# A network whose error is this many times that of the chain is not tried in other widths.
+HOPELESS = 3.0
+# Iterations of a chain on all samples; and without each fold, on as many samples at most.
+WHOLE_ITERATIONS = 30
+FOLD_ITERATIONS = 8
+FOLD_ROWS = 1000
 # Seconds below which a chain is not tried without accelerations.
 LEAST_WINDOW_SECONDS = 5.0
 
@@ -38,7 +45,8 @@ class Constant:
         mean = study.training.samples.tau.mean(axis=0)
         offset = Friction.of(joints, FrictionSettings(("offset",), passive=False), mean[None])
         model = Model(friction=jax.tree.map(jnp.asarray, offset))
-        return Entry(self.name, model, score(model, study.validation, study.settings), 0.0)
+        cross = known_fit(study, model)
+        return Entry(self.name, model, cross.scores(), 0.0, cross=cross)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +67,9 @@ class Chain:
     def fit(self, study: Study) -> Entry:
         began = time.perf_counter()
         first = study.part("chain").followed(self.name)
+        by_folds = study.dataset.counted is not None and study.settings.accelerations == "given"
+        if by_folds:
+            first = _of_everything(first)
         result = fit_model(first, self.model, self.start, seeds=self.seeds)
         trial = None
         after = study.part("windows")
@@ -70,8 +81,26 @@ class Chain:
         if study.settings.accelerations == "none" or (trial is not None and trial.better):
             accelerations = "none"
         chosen = {"friction": friction_terms(result.model), "accelerations": accelerations}
-        took = time.perf_counter() - began
-        return Entry(self.name, result.model, result.validation, took, chosen, result, trial)
+        entry = Entry(self.name, result.model, result.validation, 0.0, chosen, result, trial)
+        if by_folds and accelerations == "filtered":
+            entry = self._without_each_fold(entry, result, study)
+        elif accelerations == "filtered":
+            entry = replace(entry, cross=known_fit(study, entry.model))
+        return replace(entry, seconds=time.perf_counter() - began)
+
+    def _without_each_fold(self, entry: Entry, result: TrainingResult, study: Study) -> Entry:
+        """The entry scored on every fold; its model learned from all of them."""
+        refit = Refit.of(entry.model, study, iterations=FOLD_ITERATIONS, count=FOLD_ROWS)
+        cross = cross_fit(study, entry.model, refit)
+        scores = cross.scores()
+        return replace(
+            entry,
+            model=cross.members[0],
+            validation=scores,
+            relearned=entry.model,
+            cross=cross,
+            training=replace(result, validation=scores),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +116,15 @@ class SingleTraining:
         study = study.part("rivals").followed(self.name)
         result = fit_model(study, self.model, self.start, seeds=self.seeds)
         chosen = {"friction": friction_terms(result.model)}
-        return Entry(self.name, result.model, result.validation, result.seconds, chosen, result)
+        return Entry(
+            self.name,
+            result.model,
+            result.validation,
+            result.seconds,
+            chosen,
+            result,
+            cross=_seen_once(study, result.model),
+        )
 
 
 @dataclass(frozen=True)
@@ -122,9 +159,14 @@ class Network:
                 if best is None or result.error < best.error:
                     best = result
                     chosen = {"width": width, "weight_decay": decay}
+            # Other widths change an error by tens of per cent, not by this factor.
+            if best is not None and best.error > HOPELESS * study.bar:
+                chosen["stopped"] = f"more than {HOPELESS:g} times the error of the chain"
+                break
         assert best is not None
         took = time.perf_counter() - began
-        return Entry(self.name, best.model, best.validation, took, chosen, best)
+        cross = _seen_once(study, best.model)
+        return Entry(self.name, best.model, best.validation, took, chosen, best, cross=cross)
 
     def _try(self, study: Study, width: int, decay: float) -> TrainingResult:
         kinds = {"delan": LagrangianNetworkSettings, "feedforward": FeedForwardSettings}
@@ -135,6 +177,21 @@ class Network:
         objective = replace(study.settings.objective, weight_decay=decay)
         settings = replace(study.settings, epochs=epochs, optimizer="adam", objective=objective)
         return fit_model(replace(study, settings=settings), kinds[self.name](width=width))
+
+
+def _of_everything(study: Study) -> Study:
+    """The study of a training on all samples, for as many iterations as need no stop."""
+    settings = study.settings
+    if settings.epochs is None:
+        settings = replace(settings, epochs=WHOLE_ITERATIONS)
+    return replace(study.without(NOTHING), settings=settings)
+
+
+def _seen_once(study: Study, model: Model) -> CrossFit | None:
+    """The errors of a model that was trained without the present fold; None without q̈."""
+    if study.settings.accelerations == "none":
+        return None
+    return known_fit(study, model)
 
 
 def friction_terms(model: Model) -> list[str]:

@@ -1,15 +1,16 @@
 """The cut-off of a log's filter and the delay of its torques, chosen on validation motion.
 
 A chain is fitted at a cut-off read from the spectrum of the motion; from there, a few iterations at
-each other cut-off give its validation error. All are judged by the same torques, those of the
-widest filter, so that a narrow filter gains nothing by hiding what it removes: below the best
-cut-off motion is lost, above it noise comes in.
+each other cut-off give its error on every fold of the log. All are judged by the same torques, at
+the bandwidth that every model is scored at, so that a narrow filter gains nothing by hiding what it
+removes: below the best cut-off motion is lost, above it noise comes in.
 """
 
 import threading
 import time
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -22,13 +23,16 @@ from ..logs.excerpts import excerpt_of
 from ..logs.filters import HIGHEST_CUTOFF
 from ..logs.preparation import PreparationSettings, stride
 from ..logs.preparation import prepare as prepared_by
+from ..logs.segments import usual_step
+from ..logs.split import Split, split, split_key
 from ..models.model import Model
-from ..solvers.loss import rigid_slope
+from ..solvers.linearised import rigid_slope
 from ..solvers.training import TrainingSettings
 from .friction_search import START
-from .model_fit import fit_model, refined
+from .model_fit import fit_model
+from .refit import Refit, cross_fit
 from .scores import predict_samples
-from .study import Study, Watcher
+from .study import NOTHING, CrossFit, Study, Watcher
 
 # Cut-offs that are tried: the first [Hz], the factor from each to the next, and their number.
 LOWEST = 1.0
@@ -37,6 +41,8 @@ TRIALS = 12
 # The most memory of a recording that the choice is made on [bytes]; of a larger one, segments
 # evenly spread over it.
 MOST_BYTES = 64e6
+# Samples that the choice is made on at least, if the recording has as many rows.
+LEAST_ROWS = 1500
 # Iterations of the first fit after its starts, and its share of the seconds.
 POLISH = 40
 FIRST_SHARE = 0.6
@@ -45,17 +51,24 @@ FIRST_SHARE = 0.6
 WORSE = 1.02
 # Corrections of a delay: a model fitted to delayed torques has absorbed a part of the delay.
 DELAY_STEPS = 4
-# A delay is removed if it brings the validation error below this share, and if it is this many
-# standard errors large.
-DELAY_GAIN = 0.98
-DELAY_SURE = 5.0
-# The most samples that a delay is computed from.
-DELAY_ROWS = 2000
+# Friction and elastic drives look like a delay. One is believed if the estimates of all folds lie
+# within this share of their median, or this close to it [s], ...
+DELAY_AGREES = 0.25
+DELAY_CLOSE = 1e-3
+# ... if it is not longer than this many samples, or than this [s], which a bus may take, ...
+DELAY_SAMPLES = 5
+DELAY_SECONDS = 0.03
+# ... and if it brings the validation error below this share.
+DELAY_GAIN = 0.95
+# The most samples of a fold that a delay is computed from.
+DELAY_ROWS = 1000
+# Iterations at each cut-off, without each fold.
+TRIAL_ITERATIONS = 3
 
 
 @dataclass(frozen=True)
 class CutoffTrial:
-    """A cut-off [Hz] and its validation error (nMSE) in torques of the widest filter."""
+    """A cut-off [Hz] and its validation error (nMSE) in torques at the bandwidth of scores."""
 
     cutoff: float
     validation: float
@@ -65,13 +78,20 @@ class CutoffTrial:
 class PreparationChoice:
     """How to prepare a log, which cut-offs were tried, and the model that was fitted for that.
 
-    `delay_gain` is the share of the validation error that goes away with the delay.
+    Attributes:
+        delay_error: standard error of the delay, from the differences between folds [s].
+        delay_gain: the share of the validation error that goes away with the delay.
+        at_edge: whether the best cut-off is the first or the last that could be tried.
+        split: the folds, the same for every cut-off.
     """
 
     settings: PreparationSettings
     trials: tuple[CutoffTrial, ...] = ()
+    delay_error: float = 0.0
     delay_gain: float = 0.0
     start: Model | None = None
+    at_edge: bool = False
+    split: Split | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,13 +129,22 @@ def choose_preparation(recording: Recording, search: CutoffSearch) -> Preparatio
     recording = excerpt_of(recording, MOST_BYTES)
     grid = _grid(recording)
     place = int(np.argmin(np.abs(np.log(grid / _guess(recording)))))
-    desk = _Desk(recording, grid, stride(recording, float(grid[place])), search)
+    # Slow motion needs few samples, but a chain has hundreds of numbers to find.
+    every = min(stride(recording, float(grid[place])), max(1, len(recording.t) // LEAST_ROWS))
+    desk = _Desk(recording, grid, every, search)
     trials = desk.walk(place)
     chosen = min(trials, key=lambda at: trials[at].validation)
-    delay, gain = desk.delay(chosen, trials[chosen])
+    delay = desk.delay(chosen, trials[chosen])
     tried = [CutoffTrial(float(grid[at]), trials[at].validation) for at in sorted(trials)]
-    settings = PreparationSettings(cutoff=float(grid[chosen]), delay=delay)
-    return PreparationChoice(settings, tuple(tried), gain, trials[chosen].model)
+    return PreparationChoice(
+        settings=PreparationSettings(cutoff=float(grid[chosen]), delay=delay.seconds),
+        trials=tuple(tried),
+        delay_error=delay.error,
+        delay_gain=delay.gain,
+        start=trials[chosen].start,
+        at_edge=len(trials) > 1 and chosen in (0, len(grid) - 1),
+        split=desk.split,
+    )
 
 
 def _rate(recording: Recording) -> float:
@@ -143,10 +172,22 @@ def _guess(recording: Recording) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _Trial:
-    """A model fitted at a cut-off, and its validation error."""
+    """A model refitted at a cut-off without each fold, and its validation error.
 
-    model: Model
+    `start` is the model that all refits began from.
+    """
+
+    start: Model
+    cross: CrossFit
     validation: float
+
+
+class _Delay(NamedTuple):
+    """A delay of the torques, its standard error [s], and its share of the validation error."""
+
+    seconds: float = 0.0
+    error: float = 0.0
+    gain: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +209,9 @@ class _Desk:
 
     def walk(self, place: int) -> dict[int, _Trial]:
         """Fit a chain at a place, and try the cut-offs on both sides as far as they pay."""
-        first = fit_model(self.study(place), "chain").model
+        # The arm is looked for with all samples. Wrong ones have far larger errors even on what
+        # they learned from; how good the right one is, the folds tell.
+        first = fit_model(self.study(place).without(NOTHING), "chain").model
         trials = {place: self.score(place, first)}
         for step in (1, -1):
             at = place
@@ -182,30 +225,51 @@ class _Desk:
                 best = min(best, error)
         return trials
 
-    def delay(self, place: int, best: _Trial) -> tuple[float, float]:
-        """The delay of the torques [s], 0 if none is certain, and its share of the error."""
+    def delay(self, place: int, best: _Trial) -> _Delay:
+        """The delay of the torques, none if the folds do not agree on one."""
         trial = best
         seconds = 0.0
+        spread = 0.0
         for _ in range(DELAY_STEPS):
             if self.over:
+                return _Delay()
+            more = self._lags(trial, self.study(place, seconds))
+            usual = float(np.median(more))
+            spread = float(np.std(more, ddof=1) / np.sqrt(len(more)))
+            apart = float(np.abs(more - usual).max())
+            if apart > max(DELAY_CLOSE, DELAY_AGREES * abs(seconds + usual)):
+                return _Delay()
+            if abs(usual) < max(2 * spread, DELAY_CLOSE / 10):
                 break
-            more, error = _lag(trial.model, self.study(place, seconds).training)
-            if abs(more) < DELAY_SURE * error:
-                break
-            seconds += more
-            trial = self.score(place, trial.model, seconds)
+            seconds += usual
+            if abs(seconds) > max(DELAY_SECONDS, DELAY_SAMPLES * usual_step(self.recording.t)):
+                return _Delay()
+            trial = self.score(place, trial.start, seconds)
         gain = 1 - trial.validation / best.validation
         if not trial.validation < DELAY_GAIN * best.validation:
-            seconds = 0.0
-        return seconds, gain
+            return _Delay()
+        return _Delay(seconds, spread, gain)
+
+    def _lags(self, trial: _Trial, study: Study) -> Float[np.ndarray, " folds"]:
+        """The delay that each fold shows beyond the one that is removed."""
+        lags = []
+        for number, member in enumerate(trial.cross.members):
+            lags.append(_lag(member, study.without(number).validation))
+        return np.array(lags)
 
     def study(self, place: int, delay: float = 0.0) -> Study:
         """The study of the log at a cut-off; the split is the same for all cut-offs."""
         search = self.search
         seconds = None if search.seconds is None else FIRST_SHARE * search.seconds
-        return Study.of(
-            self.prepared(place, delay),
-            TrainingSettings(seconds=seconds, epochs=POLISH, validation=search.validation),
+        settings = PreparationSettings(float(self.grid[place]), delay, self.every)
+        return Study(
+            dataset=replace(prepared_by(self.recording, settings), counted=self.counted),
+            split=self.split,
+            scored=replace(
+                prepared_by(self.recording, settings.scored(_rate(self.recording))),
+                counted=self.counted,
+            ),
+            settings=TrainingSettings(seconds=seconds, epochs=POLISH, validation=search.validation),
             friction=START,
             key=search.key,
             stop=search.stop,
@@ -213,51 +277,42 @@ class _Desk:
         )
 
     def score(self, place: int, start: Model, delay: float = 0.0) -> _Trial:
-        """A few iterations at a cut-off, judged by the torques of the widest filter."""
+        """A few iterations at a cut-off, judged at the bandwidth of scores."""
         study = self.study(place, delay)
-        model = refined(start, study.training)
-        target = self.target
-        if delay != 0:
-            target = self.prepared(len(self.grid) - 1, delay).tau
-        predicted = predict_samples(model, study.validation)
-        std = nonzero_scale(study.training.samples.tau.std(axis=0))
-        error = (predicted - target[study.validation.counted]) / std
-        return _Trial(model, float(np.mean(error**2)))
-
-    def prepared(self, place: int, delay: float = 0.0) -> Dataset:
-        """The log at a cut-off, with the rows that count at the narrowest filter: it loses most."""
-        return replace(self._filtered(place, delay), counted=self.counted)
+        refit = Refit.of(start, study, iterations=TRIAL_ITERATIONS)
+        cross = cross_fit(study, start, refit)
+        return _Trial(start, cross, cross.error())
 
     @cached_property
     def counted(self) -> np.ndarray | None:
-        """The rows that count at the narrowest filter."""
-        return self._filtered(0).counted
+        """The rows that count at the narrowest filter: it loses most."""
+        return self._narrowest.counted
 
     @cached_property
-    def target(self) -> np.ndarray:
-        """The torques of the widest filter."""
-        return self.prepared(len(self.grid) - 1).tau
+    def split(self) -> Split:
+        """The folds of the log, by its motion at the narrowest filter."""
+        return split(self._narrowest, self.search.validation, key=split_key(self.search.key))
 
-    def _filtered(self, place: int, delay: float = 0.0) -> Dataset:
-        settings = PreparationSettings(float(self.grid[place]), delay, self.every)
-        return prepared_by(self.recording, settings)
+    @cached_property
+    def _narrowest(self) -> Dataset:
+        return prepared_by(
+            self.recording, PreparationSettings(float(self.grid[0]), 0.0, self.every)
+        )
 
 
-def _lag(model: Model, training: Dataset) -> tuple[float, float]:
-    """The delay of the torques, the same for all joints, and its standard error [s].
+def _lag(model: Model, unseen: Dataset) -> float:
+    """The delay of the torques on motion that a model has not seen, the same for all joints [s].
 
     A torque that is late by δ misses δ τ̇. The part of both that the links can absorb is removed.
     """
-    rate = np.gradient(training.tau, training.t, axis=0)
-    rate[np.diff(training.t, append=np.inf) <= 0] = 0.0
-    samples = training.samples
+    rate = np.gradient(unseen.tau, unseen.t, axis=0)
+    rate[np.diff(unseen.t, append=np.inf) <= 0] = 0.0
+    samples = unseen.samples
     rows = evenly_spaced(len(samples), DELAY_ROWS)
     std = nonzero_scale(samples.tau.std(axis=0))
-    error = ((samples.tau - predict_samples(model, training)) / std)[rows].ravel()
-    late = (rate[training.counted] / std)[rows].ravel()
+    error = ((samples.tau - predict_samples(model, unseen)) / std)[rows].ravel()
+    late = (rate[unseen.counted] / std)[rows].ravel()
     basis = np.linalg.qr(rigid_slope(model.mechanics, samples.rows(rows), std))[0]
     late = late - basis @ (basis.T @ late)
     error -= basis @ (basis.T @ error)
-    seconds = -float(late @ error / (late @ late))
-    spread = np.sqrt(np.mean((error + seconds * late) ** 2) / (late @ late))
-    return seconds, float(spread)
+    return -float(late @ error / (late @ late))

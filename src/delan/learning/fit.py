@@ -19,18 +19,18 @@ from jaxtyping import PRNGKeyArray
 from ..errors import DataError, ModelError
 from ..joints import Dataset, Recording
 from ..logs.filters import HIGHEST_CUTOFF
-from ..logs.preparation import PreparationSettings, prepare
+from ..logs.preparation import PreparationSettings, prepare, scoring_bandwidth
+from ..logs.segments import usual_step
 from ..models.model import Architecture, Model
 from ..solvers.loss import SECONDS, Objective
 from ..solvers.stages import SAMPLES
 from .contenders import Chain, Constant, Network, SingleTraining
 from .cutoff import CutoffSearch, PreparationChoice, choose_preparation
 from .fit_settings import FitOptions, FitSettings, fit_options
-from .model_fit import relearned
 from .more_data import LearningCurve, NextMotion, learning_curve, next_motion
 from .study import Budget, Contender, Entry, FrictionChoice, Listener, Study, nobody_listens
-from .uncertainty import TrustSettings, trust
-from .verdict import Verdict, judge
+from .uncertainty import TrustSettings, trust, trust_by_folds
+from .verdict import Verdict, judge, ranked
 
 # Share of the rivals' seconds that chains near a URDF get; the networks, which are trained at the
 # same time, have the rest.
@@ -42,7 +42,7 @@ class Fit:
     """A fitted model with its rivals, and everything that is known about it.
 
     Attributes:
-        entries: the models that took part, the lowest validation error first.
+        entries: the models that took part, the one to deploy first, then by validation error.
         preparation: how cut-off and delay were chosen; `dataset.preparation` says what was done.
         study: the data, their split, and how models were trained. Where models were learned without
             accelerations, its parts are the filtered motion, for pictures and the band.
@@ -64,7 +64,7 @@ class Fit:
 
     @property
     def best(self) -> Entry:
-        """The entry with the lowest validation error."""
+        """The first entry."""
         return self.entries[0]
 
     @property
@@ -96,6 +96,14 @@ class Fit:
     def validation(self) -> Dataset:
         """The samples that models were chosen by."""
         return self.study.validation
+
+    @property
+    def bandwidth(self) -> float | None:
+        """The bandwidth of the torques that every model is scored at [Hz]; None: not filtered."""
+        done = self.study.scored.preparation
+        if done is None or done.cutoff is None:
+            return None
+        return scoring_bandwidth(1 / usual_step(self.study.scored.t))
 
     @property
     def verdict(self) -> Verdict:
@@ -159,6 +167,7 @@ class _Prepared(NamedTuple):
 
     choice: PreparationChoice
     dataset: Dataset
+    scored: Dataset
     unfiltered: Dataset | None = None
 
 
@@ -174,9 +183,9 @@ class _Job:
 
     def run(self) -> Fit:
         prepared = self._prepare()
-        study = self._study(prepared.dataset)
+        study = self._study(prepared)
         entries = self._compete(self._learning_study(study, prepared), prepared)
-        entries.sort(key=lambda entry: entry.error)
+        entries = ranked(entries, new_motion=study.split.is_new)
         trusted = None
         curve = None
         motion = None
@@ -186,7 +195,6 @@ class _Job:
             place = int(entries[0].name == "constant")
             trusted = self._trust(entries[place], study)
             curve, motion = self._more_data(entries[place], study)
-            entries[place] = self._relearn(entries[place], study)
         return Fit(
             entries=tuple(entries),
             preparation=prepared.choice,
@@ -205,16 +213,18 @@ class _Job:
             done = self.data.preparation
             if done is not None and done.cutoff is not None:
                 settings = PreparationSettings(cutoff=done.cutoff[0], delay=done.delay)
-            return _Prepared(PreparationChoice(settings), self.data)
+            return _Prepared(PreparationChoice(settings), self.data, self.data)
         if not isinstance(self.data, Recording):
             problem = f"expected a Recording or a Dataset, got a {type(self.data).__name__}"
             raise DataError("fit", f"{problem}; read a log with delan.read_log")
         choice = self._choose_preparation(self.data)
         dataset = prepare(self.data, choice.settings)
         unfiltered = None
-        if self.options.settings.accelerations != "filtered" and choice.settings.cutoff is not None:
+        if self.options.settings.accelerations == "none" and choice.settings.cutoff is not None:
             unfiltered = prepare(self.data, choice.settings.unfiltered)
-        return _Prepared(choice, dataset, unfiltered)
+        rate = 1 / float(np.median(np.diff(self.data.t)))
+        scored = prepare(self.data, choice.settings.scored(rate))
+        return _Prepared(choice, dataset, scored, unfiltered)
 
     def _choose_preparation(self, recording: Recording) -> PreparationChoice:
         settings = self.options.settings
@@ -235,15 +245,20 @@ class _Job:
         )
         return choose_preparation(recording, search)
 
-    def _study(self, dataset: Dataset) -> Study:
+    def _study(self, prepared: _Prepared) -> Study:
         """The study of the prepared samples, with the one split of this fit."""
         study = Study.of(
-            dataset,
+            prepared.dataset,
             self.options.settings.training,
             friction=self.options.friction,
             key=jax.random.key(self.options.seed),
             stop=self.stop,
         )
+        found = prepared.choice.split
+        # The search for a cut-off may have seen an excerpt of the log only.
+        if found is not None and len(found.folds[0].training) == len(prepared.dataset):
+            study = replace(study, split=found)
+        study = study.on(prepared.dataset, prepared.scored)
         return replace(study, budget=self.budget, listen=self.listen)
 
     def _learning_study(self, study: Study, prepared: _Prepared) -> Study:
@@ -269,6 +284,8 @@ class _Job:
                 # The others get the friction that was found for the chain.
                 study = replace(study, friction=chain.model.friction_settings)
         study = replace(study, friction=study.fixed_friction)
+        if chain is not None:
+            study = replace(study, bar=chain.error_on(1))
         rivals = self._rivals(study.part("rivals"), chain)
         return [constant, *rivals] if chain is None else [constant, *rivals, chain]
 
@@ -346,8 +363,10 @@ class _Job:
         if best.training is not None:
             objective = best.training.settings.objective
         settings = TrustSettings(rows=SAMPLES, objective=objective)
+        if best.cross is not None and best.folds > 1:
+            return trust_by_folds(best.deployed, best.cross, study, settings)
         key = self._last_keys(study)[0]
-        return trust(best.deployed, study.training, study.validation, settings, key=key)
+        return trust(best.deployed, study.training, study.judged, settings, key=key)
 
     def _more_data(
         self, best: Entry, study: Study
@@ -363,10 +382,3 @@ class _Job:
     def _last_keys(self, study: Study) -> tuple[PRNGKeyArray, ...]:
         """The keys of trust, learning curve and next motion; no contender has used them."""
         return tuple(jax.random.split(jax.random.fold_in(study.key, 1), 3))
-
-    def _relearn(self, best: Entry, study: Study) -> Entry:
-        """Let a chosen chain learn from the validation motion too: nothing is left to choose."""
-        filtered = best.chosen.get("accelerations") == "filtered"
-        if best.training is None or not filtered or self.budget.left == 0:
-            return best
-        return replace(best, relearned=relearned(best.training, study))

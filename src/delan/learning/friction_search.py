@@ -7,7 +7,7 @@ included, and the error on the part left out counts. All of it follows from prod
 each part, which are computed once, so that a candidate costs a few small least-squares problems.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise, permutations
@@ -25,7 +25,8 @@ from ..models.dynamics import trainable
 from ..models.friction import Friction, FrictionSettings, MotorPair, Term
 from ..models.friction_memory import remembered
 from ..models.model import Model
-from ..solvers.loss import Data, Samples, Windows, rigid_slope, torque
+from ..solvers.linearised import rigid_slopes, rigid_torques
+from ..solvers.loss import Data, Samples, Windows
 from ..solvers.marquardt import solve_bounded
 
 # The friction that every robot is given to begin with.
@@ -41,7 +42,7 @@ WORTHWHILE = 0.98
 # ... and if the mean gain is this many standard errors large. There are many pairs, and the best of
 # them is the best by chance, so that a pair must be more certain.
 SURE = 1.0
-SURE_OF_PAIR = 2.0
+SURE_OF_PAIR = 1.4
 # The most samples, or windows, that a search uses, so that it takes seconds on a long log.
 ROWS = 3000
 WINDOWS = 600
@@ -49,8 +50,9 @@ WINDOWS = 600
 PARTS = 10
 # Up to this many weights the rigid part may adapt to a candidate; a larger one is held.
 MOST_WEIGHTS = 600
-# Damping of the changes of the rigid part, relative to their curvature.
-DAMPING = 1e-6
+# Dampings of the changes of the rigid part, relative to their curvature, that are tried: without
+# damping a short log lets that part stray on the motion left out.
+DAMPINGS = (1e-6, 1e-4, 1e-3, 1e-2)
 # Pairs whose memory is computed together: one scan costs as much for many as for one.
 PAIRS_AT_ONCE = 30
 
@@ -79,13 +81,15 @@ class SelectionStep:
 
 def select_friction(
     model: Model,
-    training: Dataset,
-    validation: Dataset,
+    parts: Sequence[Dataset],
     *,
     windows: bool = False,
     enough: Callable[[], bool] = lambda: False,
 ) -> tuple[FrictionSettings, tuple[SelectionStep, ...]]:
     """Choose the friction to fit next, starting from that of the model, by samples or by windows.
+
+    Of more than two parts each is left out in turn; two are cut into more. The units are those of
+    the first.
 
     Once `enough` returns true, no further candidate is tried, and a round that was not tried to its
     end chooses nothing.
@@ -93,8 +97,12 @@ def select_friction(
     # On small matrices the threads of a BLAS wait for each other, on a busy machine longer than the
     # work itself takes.
     with jax.enable_x64(True), threadpool_limits(1, user_api="blas"):
-        trial = _Trial.of(model, training, validation, windows=windows)
-        chosen = trial.friction.settings
+        trials = [_Trial.of(model, *parts, windows=windows)]
+        for damping in DAMPINGS[1:]:
+            trials.append(trials[0].damped(damping))
+        assert model.friction is not None
+        chosen = model.friction.settings
+        trial = min(trials, key=lambda trial: float(trial.errors(chosen).mean()))
         without = trial.errors(replace(chosen, terms=(), pairs=()))
         errors = trial.errors(chosen)
         steps = [
@@ -103,7 +111,7 @@ def select_friction(
         ]
         while True:
             tried = []
-            for name, candidate in _candidates(chosen, training.dof, windows):
+            for name, candidate in _candidates(chosen, parts[0].dof, windows):
                 if enough():
                     return chosen, tuple(steps)
                 tried.append((trial.errors(candidate), name, candidate))
@@ -113,7 +121,10 @@ def select_friction(
             sure = SURE
             if candidate.pairs != chosen.pairs:
                 sure = SURE_OF_PAIR
-            kept = best.mean() < WORTHWHILE * errors.mean() and _certainty(errors - best) > sure
+            kept = (
+                best.mean() < WORTHWHILE * errors.mean()
+                and _certainty(np.log(errors / best)) > sure
+            )
             steps.append(SelectionStep(name, float(best.mean()), bool(kept)))
             if not kept:
                 break
@@ -155,7 +166,7 @@ def _motor_pairs(dof: int) -> Iterator[tuple[str, MotorPair]]:
 
 
 def _certainty(gains: np.ndarray) -> float:
-    """The mean gain in units of its standard error."""
+    """The mean gain in units of its standard error; gains are shares, so that all parts count."""
     return float(gains.mean() / (gains.std(ddof=1) / np.sqrt(len(gains)) + np.finfo(float).tiny))
 
 
@@ -223,12 +234,14 @@ class _View:
     def of(cls, model: Model, dataset: Dataset, data: Data, count: int, std: np.ndarray) -> "_View":
         rows = evenly_spaced(len(data), count)
         picked = data.rows(rows)
-        rigid = np.asarray(_torques(model.mechanics, picked))
-        error = (np.asarray(picked.tau) - rigid) / std
         weights, _ = ravel_pytree(trainable(model.mechanics)[0])
-        slope = np.zeros((*error.shape, 0))
         if weights.size <= MOST_WEIGHTS:
-            slope = rigid_slope(model.mechanics, picked, std).reshape(*error.shape, -1)
+            rigid, slope = rigid_slopes(model.mechanics, picked)
+            slope = slope / std[:, None]
+        else:
+            rigid = rigid_torques(model.mechanics, picked)
+            slope = np.zeros((*rigid.shape, 0))
+        error = (np.asarray(picked.tau) - rigid) / std
         window = None
         if isinstance(picked, Windows):
             window = np.asarray(picked.window)
@@ -263,6 +276,7 @@ class _Trial:
     std: np.ndarray
     parts: tuple[slice, ...]
     slope: _Columns
+    damping: float = DAMPINGS[0]
     blocks: dict[_Key, _Block] = field(default_factory=dict)
     products: dict[tuple[_Key, _Key], np.ndarray] = field(default_factory=dict)
     memories: dict[tuple[int, MotorPair], np.ndarray] = field(default_factory=dict)
@@ -282,11 +296,21 @@ class _Trial:
             views.append(_View.of(model, dataset, rows, count, std))
         error = np.concatenate([view.error for view in views])
         edges = np.linspace(0, len(error), min(PARTS, len(error)) + 1).astype(int)
+        if len(views) > 2:
+            edges = np.cumsum([0, *(len(view.error) for view in views)])
         parts = tuple(slice(first, end) for first, end in pairwise(edges))
         slope = _Columns.dense(np.concatenate([view.slope for view in views]))
-        trial = cls(model.friction, tuple(views), std, parts, slope)
-        trial.blocks[None] = trial._adapted(_Columns.dense(error[..., None]), np.zeros(1, bool))
-        return trial
+        return cls(model.friction, tuple(views), std, parts, slope)._begun()
+
+    def damped(self, damping: float) -> "_Trial":
+        """The same rows under another damping."""
+        return _Trial(self.friction, self.views, self.std, self.parts, self.slope, damping)._begun()
+
+    def _begun(self) -> "_Trial":
+        """The trial with the block of the torque that the rigid part leaves."""
+        error = np.concatenate([view.error for view in self.views])
+        self.blocks[None] = self._adapted(_Columns.dense(error[..., None]), np.zeros(1, bool))
+        return self
 
     def forget_other_terms(self, settings: FrictionSettings) -> None:
         """Free the columns of other terms, which no further candidate has."""
@@ -311,7 +335,10 @@ class _Trial:
         square = np.block(rows)
         mixed = np.concatenate([self._product(key, None) for key in keys], axis=2)[..., 0]
         bounded = np.concatenate([self._block(key).bounded for key in keys])
-        weights = np.asarray(_solve(square[SEEN], -mixed[SEEN], bounded))
+        solved = []
+        for curvature, slope in zip(square[SEEN], -mixed[SEEN], strict=True):
+            solved.append(solve_bounded(curvature, slope, bounded))
+        weights = np.stack(solved)
         left = (
             alone
             - 2 * (weights * mixed[UNSEEN]).sum(axis=1)
@@ -330,7 +357,9 @@ class _Trial:
         curvature = self.slopes[SEEN]
         size = np.diagonal(curvature, axis1=1, axis2=2)
         # The smallest curvatures are floored, or weights without effect could not be inverted.
-        damping = DAMPING * np.maximum(size, 1e-12 * size.max(axis=1, keepdims=True, initial=0.0))
+        damping = self.damping * np.maximum(
+            size, 1e-12 * size.max(axis=1, keepdims=True, initial=0.0)
+        )
         return np.linalg.inv(curvature + damping[:, :, None] * np.eye(size.shape[1]))
 
     def _adapted(self, columns: _Columns, bounded: np.ndarray) -> _Block:
@@ -425,10 +454,6 @@ class _Trial:
             memory = view.memory(Friction(friction.joints, replace(friction.settings, pairs=some)))
             for place, pair in enumerate(some):
                 self.memories[id(view), pair] = memory[..., dof + place]
-
-
-_torques = eqx.filter_jit(jax.vmap(torque, in_axes=(None, 0)))
-_solve = jax.jit(jax.vmap(solve_bounded, in_axes=(0, 0, None)))
 
 
 def _reshaped(friction: Friction, settings: FrictionSettings) -> Friction:

@@ -12,7 +12,6 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..errors import SettingsError
@@ -20,10 +19,9 @@ from ..joints import Dataset, evenly_spaced
 from ..logs.split import counting
 from ..models.dynamics import in_precision
 from ..models.model import Model, as_model, without_trust
-from ..solvers import marquardt
-from ..solvers.loss import Anchor, Objective, Scale, Windows
+from ..solvers.loss import Anchor, Scale, Windows
+from ..solvers.marquardt import NEARBY
 from ..solvers.plan import (
-    MOST_PREPARED,
     MOST_WINDOWS,
     ModelChoice,
     Plan,
@@ -33,11 +31,19 @@ from ..solvers.plan import (
     samples,
     stages,
 )
-from ..solvers.stages import SAMPLES, MarquardtStage, Stage
-from ..solvers.training import Checkpoint, Limits, Run, TrainingSettings, require_learned, train
+from ..solvers.stages import MarquardtStage
+from ..solvers.training import (
+    Checkpoint,
+    Limits,
+    Run,
+    Stage,
+    TrainingSettings,
+    require_learned,
+    train,
+)
 from .friction_search import SelectionStep, select_friction
 from .residual_check import Misfit, diagnose
-from .scores import Scores, evaluate, evaluate_windows
+from .scores import Scores, TorqueSize, evaluate_windows, predict_samples, torque_scores
 from .study import LEAST_SECONDS, Study, TrainingResult, WindowTrial
 
 # Shares of the seconds after which a fit with friction to be chosen turns to that choice, and after
@@ -46,16 +52,9 @@ FIRST_SHARE = 0.5
 CHOICE_SHARE = 0.75
 # Iterations that a model to start from gets before its friction is chosen.
 SETTLING = 20
-# Iterations on other rows, on windows, and on all samples before a model is deployed.
-ITERATIONS = 6
+# Iterations on windows, and how many without progress end them.
 WINDOW_ITERATIONS = 12
-LAST_ITERATIONS = 25
-# Iterations on windows without progress after which they end.
 WINDOW_PATIENCE = 10.0
-# Damping of the first step, relative to the curvature: the way is short.
-DAMPING = 1e-3
-# A fit has settled if its last validation loss is below this many times the smallest.
-SETTLED = 1.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,11 +118,14 @@ def fit_model(
     return _fit_seeds(study, model, start, seeds)
 
 
-def score(model: Any, dataset: Dataset, settings: TrainingSettings) -> Scores:
+def score(
+    model: Any, dataset: Dataset, settings: TrainingSettings, size: TorqueSize | None = None
+) -> Scores:
     """The errors of a model on a motion, with or without accelerations as in its training."""
     if settings.accelerations == "none":
         return evaluate_windows(model, dataset)
-    return evaluate(model, dataset, rollouts=False)
+    predicted = predict_samples(model, dataset)
+    return torque_scores(predicted, dataset.samples.tau, size or TorqueSize.of(dataset))
 
 
 @dataclass(eq=False)
@@ -187,8 +189,7 @@ class _Trainer:
         try:
             friction, self.selection = select_friction(
                 run.best_model,
-                study.training,
-                study.validation,
+                study.parts,
                 windows=study.settings.accelerations == "none",
                 enough=lambda: study.stop.is_set() or time.perf_counter() > until,
             )
@@ -240,7 +241,7 @@ class _Trainer:
         misfit = self._misfit(run, fitted)
         return TrainingResult(
             model=fitted,
-            validation=score(fitted, study.validation, study.settings),
+            validation=score(fitted, study.judged, study.settings, study.torque_size),
             optimizer=self.plan.optimizer,
             reason=self.plan.reason,
             settings=study.settings,
@@ -349,56 +350,6 @@ def _fingerprint(study: Study, chosen: Plan, start: TrainingStart) -> str:
     return digest.hexdigest()
 
 
-def refined(
-    model: Any,
-    training: Dataset,
-    *,
-    rows: np.ndarray | None = None,
-    iterations: int = ITERATIONS,
-    count: int = SAMPLES,
-    objective: Objective | None = None,
-) -> Any:
-    """The model after some iterations on samples of the training data.
-
-    Of the given rows, or of all, `count` are taken evenly, some repeatedly where there are fewer:
-    as many as a start of a fit takes, so that one compiled program serves all.
-    """
-    settings = marquardt.MarquardtSettings()
-    objective = objective or Objective()
-    with jax.enable_x64(True):
-        data = samples(training, model.friction_settings)
-        if rows is None:
-            rows = np.arange(len(data))
-        data = data.rows(rows[np.linspace(0, len(rows) - 1, count).round().astype(int)])
-        scale = Scale.of(training, objective)
-        state = marquardt.init(in_precision(model), settings)
-        damping = jnp.full_like(state.damping, DAMPING)
-        state = eqx.tree_at(lambda state: state.damping, state, damping)
-        for _ in range(iterations):
-            state, _ = marquardt.update(state, data, scale, objective, settings)
-    return state.model
-
-
-def relearned(result: TrainingResult, study: Study) -> Model | None:
-    """The model of a settled fit after it learned from all samples, validation included.
-
-    The validation motion holds poses that the training motion has not. None where the fit had not
-    settled: validation had to stop it, and nothing could stop it here.
-    """
-    losses = [row.validation for row in result.history]
-    if not losses or losses[-1] > SETTLED * min(losses):
-        return None
-    model = refined(
-        result.model,
-        study.dataset,
-        iterations=LAST_ITERATIONS,
-        # As many samples as the fit took, so that its compiled program serves here as well.
-        count=min(len(study.training.samples), MOST_PREPARED),
-        objective=result.settings.objective,
-    )
-    return in_precision(model)
-
-
 def without_accelerations(
     study: Study, result: TrainingResult, unfiltered: Dataset
 ) -> tuple[TrainingResult, WindowTrial | None]:
@@ -408,20 +359,20 @@ def without_accelerations(
         return result, None  # the load is not known without accelerations
     settings = study.settings
     with jax.enable_x64(True):
-        windows = Windows.of(counting(unfiltered, study.training_rows), friction)
+        windows = Windows.of(counting(unfiltered, study.left_out.training), friction)
         stage = MarquardtStage(
             training=windows.rows(evenly_spaced(len(windows), MOST_WINDOWS)),
             validation=samples(study.validation, friction),
             scale=Scale.of(study.training, settings.objective),
             objective=settings.objective,
-            settings=replace(settings.marquardt, damping=DAMPING),
+            settings=NEARBY,
             epochs=WINDOW_ITERATIONS,
             patience=WINDOW_PATIENCE,
         )
         limits = Limits(settings.seconds, settings.retreats, study.stop)
         run = train([stage], in_precision(result.model), limits, key=study.key)
     model = in_precision(run.best_model)
-    scores = evaluate(model, study.validation, rollouts=False)
+    scores = score(model, study.judged, settings, study.torque_size)
     trial = WindowTrial(result.error, scores.torque.nmse_mean)
     if trial.better:
         result = replace(result, model=model, validation=scores)

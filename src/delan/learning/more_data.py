@@ -9,9 +9,9 @@ from jaxtyping import Float, PRNGKeyArray
 from ..joints import Dataset, JointLimits, Trajectory, evenly_spaced, nonzero_scale
 from ..models.model import Model
 from ..motions.excitation import random_motions
-from ..solvers.loss import rigid_slope
-from .model_fit import refined
-from .scores import evaluate
+from ..solvers.linearised import rigid_slope
+from .refit import refined
+from .scores import TorqueSize, predict_samples, torque_scores
 
 # Shares of the training data that a model is refitted to.
 SHARES = (0.25, 0.5, 1.0)
@@ -71,7 +71,10 @@ def learning_curve(
     for share in SHARES:
         drawn = order[: max(1, round(share * len(blocks)))]
         rows = np.sort(np.concatenate([blocks[place] for place in drawn]))
-        scores = evaluate(refined(model, training, rows=rows), validation, rollouts=False)
+        refitted = refined(model, training, rows=rows)
+        scores = torque_scores(
+            predict_samples(refitted, validation), validation.samples.tau, TorqueSize.of(training)
+        )
         errors.append(scores.torque.nmse_mean)
         samples.append(len(rows))
     return LearningCurve(SHARES, tuple(samples), tuple(errors))

@@ -16,7 +16,7 @@ from ..errors import ModelError
 from ..joints import Dataset, evenly_spaced, nonzero_scale
 from ..models.dynamics import InverseDynamics, require_same_joints
 from ..models.model import without_trust
-from .scores import Errors, predict_samples
+from .scores import Errors, TorqueSize, predict_samples
 
 # A structured error above this share of the torque's variance, 1 % of its standard deviation, puts
 # a model in doubt. It is small where it was measured, but the error of a closed loop or of elastic
@@ -154,7 +154,7 @@ def diagnose(model: InverseDynamics, dataset: Dataset) -> Misfit:
         friction = _odd_in_velocity(residual, samples.qd)
     return Misfit(
         joints=dataset.joints.names,
-        nmse=Errors.of(predicted, samples.tau, samples.tau.var(axis=0)).nmse,
+        nmse=Errors.of(predicted, samples.tau, TorqueSize.of(samples)).nmse,
         share=tuple(np.clip(best.share, 0, 1).tolist()),
         chance=tuple(np.clip(best.chance, 0, 1).tolist()),
         friction=tuple(friction.tolist()),

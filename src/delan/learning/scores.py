@@ -6,7 +6,7 @@ had been recorded on another day.
 
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -18,10 +18,16 @@ from ..errors import ModelError
 from ..joints import COMPONENTS, Dataset
 from ..logs.segments import usual_step
 from ..mechanics.integration import rollout
-from ..models.dynamics import DynamicsModel, InverseDynamics, require_same_joints
+from ..models.dynamics import (
+    DynamicsModel,
+    InverseDynamics,
+    in_precision,
+    require_same_joints,
+)
 from ..models.friction_memory import memory_of
 from ..models.model import Model, as_model, without_trust
-from ..solvers.loss import Windows, mean_torque
+from ..solvers.linearised import drive_torques
+from ..solvers.loss import Samples, Windows, mean_torque
 
 # A predicted motion is valid while the root mean square over joints of its error stays below this
 # [rad or m].
@@ -46,13 +52,30 @@ FEWEST_BLOCKS = 4
 GAP = 2.5
 
 
+class TorqueSize(NamedTuple):
+    """Variance and range of each joint's torque in a whole log, to measure errors by.
+
+    The variance of a part would not do: of a part at rest it is next to nothing.
+    """
+
+    variance: Float[np.ndarray, " dof"]
+    range: Float[np.ndarray, " dof"]
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> "TorqueSize":
+        tau = dataset.samples.tau
+        return cls(tau.var(axis=0), np.ptp(tau, axis=0))
+
+
 @dataclass(frozen=True)
 class Errors:
     """Errors per joint; nMSE = MSE over the variance of the joint's torque (or acceleration).
 
-    Components of the torque are divided by the variance of the whole torque, so that their nMSE can
-    be compared and exists where a component is constant. A joint whose torque is constant has no
-    nMSE and no R² (NaN) and is left out of the mean.
+    `share` is the RMSE over the range of the joint's torque. Variance and range are those of the
+    whole log, of which the scored samples may be a part. Components of the torque are divided by
+    the variance of the whole torque, so that their nMSE can be compared and exists where a
+    component is constant. A joint whose torque is constant has no nMSE and no R² (NaN) and is left
+    out of the mean.
     """
 
     mse: tuple[float, ...]
@@ -61,12 +84,14 @@ class Errors:
     nmse: tuple[float, ...]
     nmse_mean: float
     r2: tuple[float, ...]
+    share: tuple[float, ...]
 
     @classmethod
-    def of(cls, predicted: np.ndarray, true: np.ndarray, variance: np.ndarray) -> "Errors":
+    def of(cls, predicted: np.ndarray, true: np.ndarray, size: TorqueSize) -> "Errors":
         mse = np.mean((predicted - true) ** 2, axis=0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            nmse = np.where(variance > 0, mse / variance, np.nan)
+            nmse = np.where(size.variance > 0, mse / size.variance, np.nan)
+            share = np.where(size.range > 0, np.sqrt(mse) / size.range, np.nan)
             r2 = 1 - np.where(true.var(axis=0) > 0, mse / true.var(axis=0), np.nan)
         mean = float(np.nanmean(nmse)) if np.isfinite(nmse).any() else float("nan")
         return cls(
@@ -76,6 +101,7 @@ class Errors:
             nmse=tuple(nmse.tolist()),
             nmse_mean=mean,
             r2=tuple(r2.tolist()),
+            share=tuple(share.tolist()),
         )
 
 
@@ -122,29 +148,39 @@ class Scores:
         return _without_nan({**plain, "samples": self.samples})
 
 
-def evaluate(model: InverseDynamics, dataset: Dataset, *, rollouts: bool = True) -> Scores:
-    """Score a model on a dataset, in float64 whatever the model was trained in."""
+def evaluate(
+    model: InverseDynamics,
+    dataset: Dataset,
+    *,
+    rollouts: bool = True,
+    size: TorqueSize | None = None,
+) -> Scores:
+    """Score a model on a dataset, in float64 whatever the model was trained in.
+
+    `size` is that of the torques in the whole log, where the dataset is a part of one.
+    """
     if not isinstance(model, InverseDynamics):
         problem = f"expected a model, got a {type(model).__name__}"
         raise ModelError(f"{problem}; read one from its file with delan.load")
     model = without_trust(model)
     require_same_joints(model.joints, dataset)
     samples = dataset.samples
-    variance = samples.tau.var(axis=0)
+    size = size or TorqueSize.of(dataset)
     components = {}
     acceleration = None
     motion = None
-    torque = Errors.of(predict_samples(model, dataset), samples.tau, variance)
+    torque = Errors.of(predict_samples(model, dataset), samples.tau, size)
     if model.promises.mechanics:
         parts = predict_samples(model, dataset, "components")
         for name in COMPONENTS:
             if name in samples.truth:
-                components[name] = Errors.of(getattr(parts, name), samples.truth[name], variance)
+                components[name] = Errors.of(getattr(parts, name), samples.truth[name], size)
         with jax.enable_x64(True):
             columns = (samples.q, samples.qd, samples.tau)
             memory = memory_of(model, dataset)
             qdd = predict(model, "forward_dynamics", *columns, memory=memory)
-            acceleration = Errors.of(qdd, samples.qdd, samples.qdd.var(axis=0))
+            spread = TorqueSize(samples.qdd.var(axis=0), np.ptp(samples.qdd, axis=0))
+            acceleration = Errors.of(qdd, samples.qdd, spread)
             if rollouts:
                 motion = _rollouts(model, dataset)
     return Scores(torque, components, acceleration, motion, len(samples))
@@ -156,13 +192,23 @@ def evaluate_windows(model: Any, dataset: Dataset) -> Scores:
         windows = Windows.of(dataset, as_model(model).friction_settings)
         predicted = np.asarray(_predict_windows(model, windows))
     true = np.asarray(windows.tau)
-    return Scores(Errors.of(predicted, true, true.var(axis=0)), {}, None, None, len(windows))
+    size = TorqueSize(true.var(axis=0), np.ptp(true, axis=0))
+    return Scores(Errors.of(predicted, true, size), {}, None, None, len(windows))
+
+
+def torque_scores(predicted: np.ndarray, measured: np.ndarray, size: TorqueSize) -> Scores:
+    """The scores of predicted torques alone."""
+    return Scores(Errors.of(predicted, measured, size), {}, None, None, len(measured))
 
 
 def predict_samples(model: Any, dataset: Dataset, method: str = "inverse_dynamics") -> Any:
     """A method of (q, q̇, q̈) at every sample of a dataset, in float64, as numpy arrays."""
     samples = dataset.samples
     memory = memory_of(model, dataset)
+    if method == "inverse_dynamics" and isinstance(model, Model):
+        with jax.enable_x64(True):
+            data = Samples.of(samples, memory)
+            return drive_torques(in_precision(without_trust(model)), data)
     with jax.enable_x64(True):
         return predict(model, method, samples.q, samples.qd, samples.qdd, memory=memory)
 

@@ -10,21 +10,22 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import jax
 import numpy as np
-from jaxtyping import Bool, PRNGKeyArray
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from ..errors import DataError, SettingsError
 from ..joints import Dataset
-from ..logs.split import counting, split_key, split_rows
+from ..logs.split import Fold, Split, side, split, split_key
 from ..models.friction import FrictionSettings
 from ..models.model import Model
 from ..solvers.training import HistoryRow, Progress, TrainingSettings
 from .friction_search import START, SelectionStep
 from .residual_check import Misfit
-from .scores import Scores
+from .scores import Scores, TorqueSize, torque_scores
 
 FrictionChoice = FrictionSettings | Literal["auto"] | None
 
@@ -34,6 +35,8 @@ Listener = Callable[[str], Watcher | None]
 
 # Shares of the seconds. The last step includes the time to draw the page.
 SHARES = {"preparation": 0.3, "chain": 0.3, "windows": 0.08, "rivals": 0.2, "trust": 0.12}
+# In place of the number of a fold: every sample is learned from.
+NOTHING = -1
 # Every step gets at least one second, however little time is left: a step that starts must be able
 # to make some progress.
 LEAST_SECONDS = 1.0
@@ -50,8 +53,9 @@ class Study:
 
     Attributes:
         dataset: all samples.
-        training, validation: the two sides of the split.
-        training_rows, validation_rows: the rows of the dataset on either side of the split.
+        split: the folds of the dataset; `fold` is the number of the one that is left out now, or
+            `NOTHING`.
+        scored: the same rows with torques at the bandwidth that every model is scored at.
         settings: how each model is trained; its seconds are those of the current step.
         friction: the friction of the Lagrangian models: its terms, `auto` to search for them on the
             validation motion, or None.
@@ -59,20 +63,21 @@ class Study:
             the same weights whoever else takes part.
         stop: set from another thread or by Ctrl-C to end the fit early.
         watch: follows the progress of the current step.
+        bar: the error on the present fold that a model must come near to be worth more trials.
     """
 
     dataset: Dataset
-    training: Dataset
-    validation: Dataset
-    training_rows: Bool[np.ndarray, " time"]
-    validation_rows: Bool[np.ndarray, " time"]
+    split: Split
+    scored: Dataset
     settings: TrainingSettings
     friction: FrictionChoice
     key: PRNGKeyArray
+    fold: int = 0
     budget: "Budget" = field(default_factory=lambda: Budget())
     stop: threading.Event = field(default_factory=threading.Event)
     listen: Listener = nobody_listens
     watch: Watcher | None = None
+    bar: float = float("inf")
 
     @classmethod
     def of(
@@ -89,19 +94,65 @@ class Study:
         settings = TrainingSettings() if settings is None else settings
         key = jax.random.key(0) if key is None else key
         _require(dataset, settings, friction)
-        training, validation = split_rows(dataset, settings.validation, key=split_key(key))
         return cls(
             dataset=dataset,
-            training=_side(dataset, training),
-            validation=_side(dataset, validation),
-            training_rows=training,
-            validation_rows=validation,
+            split=split(dataset, settings.validation, key=split_key(key)),
+            scored=dataset,
             settings=settings,
             friction=friction,
             key=key,
             stop=stop or threading.Event(),
             watch=watch,
         )
+
+    @property
+    def left_out(self) -> Fold:
+        """The fold that is left out now; if nothing is, all rows are on both sides."""
+        if self.fold == NOTHING:
+            everything = np.ones(len(self.dataset), dtype=bool)
+            return Fold(everything, everything)
+        return self.split.folds[self.fold]
+
+    @cached_property
+    def training(self) -> Dataset:
+        """The samples to learn from."""
+        return side(self.dataset, self.left_out.training)
+
+    @cached_property
+    def validation(self) -> Dataset:
+        """The samples to choose by."""
+        return side(self.dataset, self.left_out.validation)
+
+    @cached_property
+    def judged(self) -> Dataset:
+        """The samples to choose by, with torques at the bandwidth that every model is scored at."""
+        return side(self.scored, self.left_out.validation)
+
+    @property
+    def training_rows(self) -> Int[np.ndarray, " rows"]:
+        """Which samples of the dataset are those to learn from."""
+        return _places(self.dataset, self.left_out.training)
+
+    @property
+    def judged_rows(self) -> Int[np.ndarray, " rows"]:
+        """Which samples of `scored` are those to choose by."""
+        return _places(self.scored, self.left_out.validation)
+
+    @property
+    def parts(self) -> tuple[Dataset, ...]:
+        """The dataset in parts that are unlike each other, or both sides of the present split."""
+        if self.dataset.counted is None:
+            return self.training, self.validation
+        return tuple(self.without(number).validation for number in range(len(self.split.folds)))
+
+    @cached_property
+    def torque_size(self) -> TorqueSize:
+        """Variance and range of the torques of the whole log, to measure errors by."""
+        return TorqueSize.of(self.scored)
+
+    def without(self, fold: int) -> "Study":
+        """The same study with another fold left out, or with `NOTHING`."""
+        return replace(self, fold=fold)
 
     def part(self, step: str) -> "Study":
         """The same study with the share of the time that a step gets."""
@@ -111,14 +162,9 @@ class Study:
         """The same study, followed by whoever listens to the training of that name."""
         return replace(self, watch=self.listen(name))
 
-    def on(self, dataset: Dataset) -> "Study":
+    def on(self, dataset: Dataset, scored: Dataset | None = None) -> "Study":
         """The same study on another preparation of the same rows, with the same split."""
-        return replace(
-            self,
-            dataset=dataset,
-            training=_side(dataset, self.training_rows),
-            validation=_side(dataset, self.validation_rows),
-        )
+        return replace(self, dataset=dataset, scored=scored or dataset)
 
     def within(self, seconds: float | None) -> "Study":
         """The same study with another limit of time for its training."""
@@ -148,6 +194,53 @@ class Contender(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
+class CrossFit:
+    """The members, one without each fold, and their torques on the fold they have not seen.
+
+    Attributes:
+        members: models in the order of the folds; there may be fewer than folds.
+        judged: the samples of each fold, with torques at the bandwidth of the scores.
+        predicted: the torques that the member without that fold predicts for them.
+        size: of the torques in the whole log.
+    """
+
+    members: tuple[Model, ...]
+    judged: tuple[Dataset, ...]
+    predicted: tuple[Float[np.ndarray, "_ dof"], ...]
+    size: TorqueSize
+
+    @property
+    def residual(self) -> Float[np.ndarray, "samples dof"]:
+        """Measured minus predicted torque of all folds, one after the other."""
+        measured = np.concatenate([judged.samples.tau for judged in self.judged])
+        return measured - np.concatenate(self.predicted)
+
+    @property
+    def fold(self) -> Int[np.ndarray, " samples"]:
+        """The number of the fold of each of these samples."""
+        sizes = [len(predicted) for predicted in self.predicted]
+        return np.repeat(np.arange(len(sizes)), sizes)
+
+    def scores(self, folds: int | None = None) -> Scores:
+        """The scores over all folds, or over the first ones."""
+        measured = np.concatenate([judged.samples.tau for judged in self.judged[:folds]])
+        return torque_scores(np.concatenate(self.predicted[:folds]), measured, self.size)
+
+    def error(self, folds: int | None = None) -> float:
+        """The mean nMSE over all folds, or over the first ones."""
+        return self.scores(folds).torque.nmse_mean
+
+    @property
+    def fold_errors(self) -> tuple[float, ...]:
+        """The mean nMSE of each fold."""
+        errors = []
+        for judged, predicted in zip(self.judged, self.predicted, strict=True):
+            scores = torque_scores(predicted, judged.samples.tau, self.size)
+            errors.append(scores.torque.nmse_mean)
+        return tuple(errors)
+
+
+@dataclass(frozen=True, eq=False)
 class Entry:
     """A model that took part, its scores on the validation motion, and what was chosen for it.
 
@@ -157,6 +250,8 @@ class Entry:
         training: how the model was trained; None for a constant.
         windows: for a chain, its validation error with and without accelerations.
         relearned: the model after it learned from the validation motion too; None where it did not.
+        cross: the model without each fold in turn, and its errors there; a rival that is far behind
+            has one fold only.
     """
 
     name: str
@@ -167,11 +262,23 @@ class Entry:
     training: "TrainingResult | None" = None
     windows: "WindowTrial | None" = None
     relearned: Model | None = None
+    cross: CrossFit | None = None
 
     @property
     def error(self) -> float:
         """The mean nMSE on the validation motion."""
         return self.validation.torque.nmse_mean
+
+    @property
+    def folds(self) -> int:
+        """The number of folds that its errors are of."""
+        return 1 if self.cross is None else len(self.cross.members)
+
+    def error_on(self, folds: int) -> float:
+        """The mean nMSE on the first folds."""
+        if self.cross is None:
+            return self.error
+        return self.cross.error(folds)
 
     @property
     def deployed(self) -> Model:
@@ -298,9 +405,12 @@ class Budget:
         return max(LEAST_SECONDS, self.left * self.shares[step] / later)
 
 
-def _side(dataset: Dataset, rows: Bool[np.ndarray, " time"]) -> Dataset:
-    """One side of a split; a prepared dataset keeps all its rows, for friction with memory."""
-    return dataset.rows(rows) if dataset.counted is None else counting(dataset, rows)
+def _places(dataset: Dataset, rows: Bool[np.ndarray, " time"]) -> Int[np.ndarray, " rows"]:
+    """Return the places of rows among the samples of a dataset."""
+    counted = dataset.counted
+    if counted is not None:
+        rows = rows[counted]
+    return np.flatnonzero(rows)
 
 
 def require_friction(friction: object) -> None:

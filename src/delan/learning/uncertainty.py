@@ -27,12 +27,11 @@ from ..solvers.adam import DescentSettings
 from ..solvers.loss import Objective, Scale
 from ..solvers.plan import SMALL_WEIGHTS, samples
 from .scores import predict_samples, residual_torques
+from .study import CrossFit, Study
 
 # Fewer trajectories than these are cut into blocks, to resample them and to calibrate by them.
 RESAMPLED = 20
 CALIBRATED = 10
-# Damping of the members' first step, relative to the curvature: the way is short.
-DAMPING = 1e-3
 # The share of validation states inside the domain.
 KNOWN = 0.98
 # The most training states of which those of the domain are chosen.
@@ -105,6 +104,45 @@ def trust(
     return calibrated(draft, validation)
 
 
+def trust_by_folds(
+    model: Model, cross: CrossFit, study: Study, settings: TrustSettings | None = None
+) -> Model:
+    """The model with a band and a domain from its refits without each fold.
+
+    Every sample of the log is predicted by a member that has not seen it (cross-conformal), so that
+    the band is calibrated on all motion of the log and on how much its folds differ.
+    """
+    settings = settings or TrustSettings()
+    plain = _learned(model)
+    members = _stacked([_learned(member) for member in cross.members])
+    residual = np.abs(cross.residual)
+    std = np.concatenate([_spread_of(cross.members, judged) for judged in cross.judged])
+    floor, band = _band(residual, std, cross.fold, cross.size.variance, settings.level)
+    domain = domain_of(
+        replace(study.training, joints=plain.joints), study.validation, settings.states
+    )
+    trusted = Trust(members, jnp.asarray(floor), jnp.asarray(band), domain, settings.level)
+    return plain.with_trust(trusted)
+
+
+def _spread_of(members: Sequence[Model], dataset: Dataset) -> Float[np.ndarray, "samples dof"]:
+    """The standard deviation of the members' torques at every sample."""
+    return np.stack([predict_samples(member, dataset) for member in members]).std(axis=0)
+
+
+def _band(
+    error: Float[np.ndarray, "samples dof"],
+    std: Float[np.ndarray, "samples dof"],
+    labels: Int[np.ndarray, " samples"],
+    variance: Float[np.ndarray, " dof"],
+    level: float,
+) -> tuple[Float[np.ndarray, " dof"], Float[np.ndarray, " dof"]]:
+    """The usual size of the errors, and the factor by which the band is wider than their spread."""
+    floor = np.maximum(GAUSSIAN * np.median(error, axis=0), LEAST_FLOOR * np.sqrt(variance))
+    floor = nonzero_scale(floor)
+    return floor, conformal_factor(error / np.hypot(std, floor), labels, level)
+
+
 def calibrated(model: Model, validation: Dataset) -> Model:
     """The same model with a band from trajectories that neither it nor its members learned from.
 
@@ -120,9 +158,8 @@ def calibrated(model: Model, validation: Dataset) -> Model:
         raise ModelError(
             f"the model gives no finite torque for the motion of {validation.source}; fit it again"
         )
-    least = LEAST_FLOOR * nonzero_scale(judged.tau.std(axis=0))
-    floor = np.maximum(GAUSSIAN * np.median(error, axis=0), least)
-    band = conformal_factor(error / np.hypot(std, floor), judged.trajectory, model.trust.level)
+    variance = judged.tau.var(axis=0)
+    floor, band = _band(error, std, judged.trajectory, variance, model.trust.level)
     return eqx.tree_at(
         lambda model: (model.trust.floor, model.trust.band),
         model,
@@ -181,7 +218,7 @@ def _by_marquardt(
     model: Model, training: Dataset, settings: TrustSettings, key: PRNGKeyArray
 ) -> Iterator[Any]:
     """Members of few weights: a few iterations in float64 reach the new minimum."""
-    steps = marquardt.MarquardtSettings(damping=DAMPING)
+    steps = marquardt.NEARBY
     blocks = block_labels(training.samples.trajectory, RESAMPLED)
     rows = evenly_spaced(len(blocks), settings.rows)
     with jax.enable_x64(True):

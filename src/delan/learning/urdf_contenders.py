@@ -41,7 +41,7 @@ class Identified:
         )
         result = identify(study.training, self.urdf, settings)
         model = model_of(result.model)
-        scores = score(model, study.validation, study.settings)
+        scores = score(model, study.judged, study.settings, study.torque_size)
         training = TrainingResult(
             model=model,
             validation=scores,
@@ -99,13 +99,13 @@ class ResidualNetwork:
         began = time.perf_counter()
         arm = model_of(RigidBody.from_urdf(self.urdf))
         arm_name = "as it is"
-        if self.identified.error <= score(arm, study.validation, study.settings).torque.nmse_mean:
+        if self.identified.error <= score(arm, study.judged, study.settings).torque.nmse_mean:
             arm = self.identified.model
             arm_name = "identified"
         rest = self.network.fit(_residual_study(arm, study))
         assert rest.training is not None
         model = Model(arm.mechanics, arm.friction, rest.model.residual)
-        scores = score(model, study.validation, study.settings)
+        scores = score(model, study.judged, study.settings, study.torque_size)
         reason = f"on the residual torque of the URDF's arm ({arm_name}): {rest.training.reason}"
         training = replace(rest.training, model=model, validation=scores, reason=reason)
         took = time.perf_counter() - began
@@ -115,9 +115,4 @@ class ResidualNetwork:
 
 def _residual_study(known: Model, study: Study) -> Study:
     """The same study with the torques that a known model leaves unexplained."""
-    return replace(
-        study,
-        dataset=residual_torques(known, study.dataset),
-        training=residual_torques(known, study.training),
-        validation=residual_torques(known, study.validation),
-    )
+    return study.on(residual_torques(known, study.dataset), residual_torques(known, study.scored))

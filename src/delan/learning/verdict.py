@@ -7,6 +7,14 @@ from typing import Literal
 from .scores import Scores
 from .study import Entry
 
+# A rival of the chain takes its place if its error on the same folds is below this share of the
+# chain's. A network without mechanics, which goes wrong outside the recorded motion, must be better
+# by more, and the log must have motion that is unlike the rest to show it.
+BETTER = 0.7
+BETTER_WITHOUT_MECHANICS = 0.4
+# A model with mechanics that leaves more than this is no model to prefer.
+USELESS = 0.5
+
 Decision = Literal["deploy", "doubtful", "refuse"]
 DoubtKind = Literal["poor", "no_mechanics", "residual", "rival", "interrupted"]
 
@@ -14,6 +22,43 @@ DoubtKind = Literal["poor", "no_mechanics", "residual", "rival", "interrupted"]
 POOR = 0.1
 # So is a model if another one has less than this share of its error on the test motion.
 CLEARLY_BETTER = 0.8
+
+
+def ranked(entries: Sequence[Entry], *, new_motion: bool) -> list[Entry]:
+    """Return the entries with the one to deploy first, then by their validation error.
+
+    A model is preferred for its structure unless another one is clearly better: held-out motion of
+    a log is more like the training motion than the motion to come, which favours memory.
+    """
+    best: Entry | None = None
+    for entry in sorted(entries, key=_freedom):
+        if entry.name == "constant":
+            continue
+        if best is None or _takes_its_place(entry, best, new_motion):
+            best = entry
+    others = [entry for entry in entries if entry is not best]
+    others.sort(key=lambda entry: entry.error)
+    return others if best is None else [best, *others]
+
+
+def _freedom(entry: Entry) -> int:
+    """The rank of a model by its structure: those that can represent less come first."""
+    if not entry.model.promises.mechanics:
+        return 2
+    return 1 if entry.model.chain is None else 0
+
+
+def _takes_its_place(entry: Entry, best: Entry, new_motion: bool) -> bool:
+    folds = min(entry.folds, best.folds)
+    error = entry.error_on(folds)
+    other = best.error_on(folds)
+    if _freedom(entry) == _freedom(best):
+        return error < other
+    if _freedom(entry) == 1:
+        return error < BETTER * other
+    if other > USELESS:
+        return error < BETTER * other
+    return new_motion and error < BETTER_WITHOUT_MECHANICS * other
 
 
 @dataclass(frozen=True)

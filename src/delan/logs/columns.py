@@ -6,7 +6,7 @@ missing or ambiguous is refused with the option that resolves it.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, NoReturn
 
 from ..errors import DataError
@@ -92,7 +92,25 @@ def find_columns(sheet: Sheet, options: LogOptions) -> ColumnLayout:
         joints=joints,
     )
     _require_shapes(sheet, layout)
-    return layout
+    return _in_order(sheet, layout, options.exchanged)
+
+
+def _in_order(sheet: Sheet, layout: ColumnLayout, exchanged: Mapping[str, str]) -> ColumnLayout:
+    """Return the layout with quantities at the columns that have each other's names."""
+    places = dict(layout.places)
+    degrees = set(layout.degrees)
+    for quantity, source in exchanged.items():
+        if source not in layout.places:
+            problem = (
+                f"has no {source}, whose columns are to be read as {quantity}; "
+                "give a log with the same columns"
+            )
+            raise DataError(sheet.source, problem)
+        places[quantity] = layout.places[source]
+        degrees.discard(quantity)
+        if source in layout.degrees:
+            degrees.add(quantity)
+    return replace(layout, places=places, degrees=frozenset(degrees))
 
 
 class _ColumnFinder:

@@ -15,6 +15,9 @@ QUANTITIES = ("q", "qd", "qdd", "tau", *COMPONENTS)
 # Quantities that `LogOptions.map` accepts.
 MAPPED = ("t", "trajectory", *QUANTITIES, "current")
 
+# Quantities that may stand under each other's names.
+EXCHANGEABLE = ("q", "qd", "tau")
+
 # Quantities without which nothing can be learned.
 REQUIRED = ("t", "q", "tau")
 
@@ -33,6 +36,8 @@ class LogOptions:
         gain: torque per current [N m/A], one for all joints or one per chosen joint.
         flip: joints whose sign is inverted, for `q` (with its derivatives) or `tau`; `"all"` for
             every joint.
+        exchanged: quantities that stand under each other's names, such as `{"q": "qd", "qd": "q"}`:
+            each is read from the columns of the other.
         joints: joints to use, in this order, by name or by number in the log, counted from 0; None
             uses all.
         time_scale: unit of the log's time in seconds; None derives it, or asks.
@@ -45,6 +50,7 @@ class LogOptions:
     degrees: bool = False
     gain: tuple[float, ...] | None = None
     flip: Mapping[str, tuple[int | str, ...] | Literal["all"]] = field(default_factory=dict)
+    exchanged: Mapping[str, str] = field(default_factory=dict)
     joints: tuple[int | str, ...] | None = None
     time_scale: float | None = None
     rate: float | None = None
@@ -57,6 +63,7 @@ class LogOptions:
             _require_gain(self.gain)
         for quantity, joints in self.flip.items():
             _require_flip(quantity, joints)
+        _require_exchange(self.exchanged)
         if self.joints is not None:
             _require_joints("joints", self.joints)
         _require_positive(
@@ -156,6 +163,16 @@ def _require_flip(quantity: str, joints: object) -> None:
         )
     if joints != "all":
         _require_joints("flip", joints, f"of {quantity} ")
+
+
+def _require_exchange(exchanged: Mapping[str, str]) -> None:
+    names = set(exchanged)
+    if names != set(exchanged.values()) or not names <= set(EXCHANGEABLE):
+        raise SettingsError(
+            f"must read each of {', '.join(sorted(names))} from one of "
+            f"{', '.join(EXCHANGEABLE)}, every one once; got {dict(exchanged)}",
+            setting="exchanged",
+        )
 
 
 def _require_joints(setting: str, joints: object, of: str = "") -> None:

@@ -1,6 +1,6 @@
 """Preparation: samples with velocities and accelerations from a raw recording."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -12,13 +12,14 @@ from ..errors import DataError, SettingsError
 from ..joints import Dataset, Preparation, Recording
 from . import filters
 from .filters import FEWEST, derivatives, smoothed
+from .rates import at_one_rate
 from .segments import (
     LogSegment,
-    TimeFaults,
-    longest_bridged,
+    fresh_rows,
     require_sound,
     spans,
     time_breaks,
+    unbroken_segments,
     usual_step,
 )
 
@@ -29,6 +30,9 @@ REST_RANGE = 0.002
 # Part of a rest that stays with the motions beside it [s]: friction is most informative where
 # motion begins.
 REST_MARGIN = 0.1
+
+# The bandwidth of the torques that every model is scored at [Hz], where the log has it.
+BANDWIDTH = 10.0
 
 # Periods of the cut-off at both ends of a motion where the filter extrapolates.
 EDGE = 1.0
@@ -46,16 +50,22 @@ class PreparationSettings:
         every: keep one row in `every` as a sample; None keeps ten per period of the cut-off, or
             all rows without a cut-off.
         smooth: False skips the filter alone, for windows that average the noise themselves.
+        bandwidth: cut-off of the torques alone [Hz], where it differs from that of the motion.
     """
 
     cutoff: float | None = None
     delay: float = 0.0
     every: int | None = None
     smooth: bool = True
+    bandwidth: float | None = None
 
     def __post_init__(self) -> None:
         if self.cutoff is not None and not 0 < self.cutoff < float("inf"):
             raise SettingsError(f"the cut-off must be positive and finite in Hz, got {self.cutoff}")
+        if self.bandwidth is not None and not 0 < self.bandwidth < float("inf"):
+            raise SettingsError(
+                f"the bandwidth must be positive and finite in Hz, got {self.bandwidth}"
+            )
         if not np.isfinite(self.delay):
             raise SettingsError(f"the delay must be a finite number of seconds, got {self.delay}")
         if self.every is not None and self.every < 1:
@@ -66,18 +76,34 @@ class PreparationSettings:
         """The same cuts and delay with every row and without the filter, as windows need them."""
         return replace(self, smooth=False, every=1)
 
+    def scored(self, rate: float) -> "PreparationSettings":
+        """How motion sampled at a rate [Hz] is prepared to score a model on it.
+
+        The torques keep the same bandwidth whatever filter the model was trained with, because
+        errors at different bandwidths cannot be compared: a narrow filter hides them.
+        """
+        if self.cutoff is None:
+            return self
+        bandwidth = scoring_bandwidth(rate)
+        return replace(self, cutoff=min(self.cutoff, bandwidth), bandwidth=bandwidth)
+
+
+def scoring_bandwidth(rate: float) -> float:
+    """Return the bandwidth of the torques that models are scored at, for a sampling rate [Hz]."""
+    return min(BANDWIDTH, filters.HIGHEST_CUTOFF * rate)
+
 
 def prepare(recording: Recording, settings: PreparationSettings | None = None) -> Dataset:
     """Return samples with q̇ and q̈, cut into trajectories at gaps in time and at rests.
 
-    A logged q̇ is used as it is; a logged q̈ only if nothing is filtered. The dataset's
-    `preparation` says what was done.
+    Trajectories of different rates are resampled to the rate of most rows. A logged q̇ is used as
+    it is; a logged q̈ only if nothing is filtered. The dataset's `preparation` says what was done.
     """
     settings = settings or PreparationSettings()
-    require_sound(recording)
+    recording = at_one_rate(require_sound(recording))
     if settings.delay:
         recording = _without_delay(recording, settings.delay)
-    segments = tuple(_segments(recording, bridge=settings.cutoff is not None))
+    segments = tuple(unbroken_segments(recording, bridge=settings.cutoff is not None))
     if settings.cutoff is None:
         return _as_logged(recording, settings, segments)
     return _filtered(recording, settings, segments)
@@ -91,7 +117,7 @@ def _filtered(
     motions = []
     used = 0
     for segment in segments:
-        motion = _filtered_segment(recording, segment, settings.cutoff, smooth=settings.smooth)
+        motion = _filtered_segment(recording, segment, settings)
         if motion is not None:
             motions.append(motion)
             used += len(segment)
@@ -216,23 +242,6 @@ def _gaps(recording: Recording, segments: tuple[LogSegment, ...]) -> int:
     return len(segments) - len(np.unique(recording.trajectory))
 
 
-def _segments(recording: Recording, *, bridge: bool) -> Iterator[LogSegment]:
-    """Yield rows of one trajectory without gaps; `bridge` joins segments across short gaps."""
-    last: LogSegment | None = None
-    for segment in TimeFaults(recording.t, recording.trajectory).segments:
-        if last is not None and bridge:
-            same = recording.trajectory[last.start] == recording.trajectory[segment.start]
-            gap = recording.t[segment.start] - recording.t[last.end - 1]
-            if same and gap <= longest_bridged(segment.step):
-                last = LogSegment(last.start, segment.end, last.step)
-                continue
-        if last is not None:
-            yield last
-        last = segment
-    if last is not None:
-        yield last
-
-
 def _without_delay(recording: Recording, delay: float) -> Recording:
     """Shift the torques back by their delay; beyond the end the last one is repeated."""
     tau = np.empty_like(recording.tau)
@@ -254,13 +263,15 @@ def stride(recording: Recording, cutoff: float) -> int:
 
 
 def _filtered_segment(
-    recording: Recording, segment: LogSegment, cutoff: float, *, smooth: bool
+    recording: Recording, segment: LogSegment, settings: PreparationSettings
 ) -> dict[str, np.ndarray] | None:
     """Resample a segment evenly and filter it; None if it is too short for the filter.
 
     Besides the columns of a dataset the result has `moving`, the rows outside rests, and
     `repeated`, the numbers of the logged rows that repeat the row before.
     """
+    cutoff = settings.cutoff
+    assert cutoff is not None
     if len(segment) < FEWEST:
         return None
     step = segment.step
@@ -275,10 +286,7 @@ def _filtered_segment(
     logged = {"q": recording.q[segment.rows], "tau": recording.tau[segment.rows]}
     if recording.qd is not None:
         logged["qd"] = recording.qd[segment.rows]
-    # Rows that repeat the one before are stale readings; interpolation replaces them.
-    table = np.concatenate(list(logged.values()), axis=1)
-    fresh = np.concatenate([[True], (table[1:] != table[:-1]).any(axis=1)])
-    fresh[-1] = True
+    fresh = fresh_rows(np.concatenate(list(logged.values()), axis=1))
     new = t[0] + step * np.arange(round((t[-1] - t[0]) / step) + 1)
     if len(new) < FEWEST:
         return None
@@ -286,9 +294,12 @@ def _filtered_segment(
     for name, values in logged.items():
         even[name] = _interpolated(new, t[fresh], values[fresh])
     moving = ~_resting(even["q"], np.ptp(recording.q, axis=0), step)
-    if smooth:
+    if settings.smooth:
         for name, values in even.items():
-            even[name] = smoothed(values, rate, cutoff)
+            kept = cutoff
+            if name == "tau" and settings.bandwidth is not None:
+                kept = settings.bandwidth
+            even[name] = smoothed(values, rate, kept)
     even["qd"], even["qdd"] = derivatives(new, even["q"], even.get("qd"))
     edge = min(round(EDGE * rate / cutoff), len(new) // 4)
     counted = moving.copy()

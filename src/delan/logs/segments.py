@@ -1,6 +1,7 @@
 """Segments of a log: the one rule for a break in time, and recordings that a fit cannot use."""
 
 import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -29,7 +30,8 @@ MIXED_SHARE = 0.1
 # refuses, whatever is rounded in between.
 SUSPECT_STEP = 0.9 * ODD_STEP
 
-# Trajectories have different rates if their usual steps differ by more than this share.
+# A trajectory has another rate if its usual step differs from that of most rows by more than this
+# share; it is then resampled.
 OTHER_RATE = 0.1
 
 # No robot is logged at less than 2 Hz [s]: longer steps are in ms, µs or ns.
@@ -109,6 +111,26 @@ def time_breaks(t: Float[np.ndarray, " time"]) -> Bool[np.ndarray, " time"]:
     return np.concatenate([[True], (steps <= 0) | (steps > _steps(t).longest)])
 
 
+def common_step(steps: Sequence[float], rows: Sequence[int]) -> float:
+    """Return the step of most rows, given the step of each trajectory and its number of rows.
+
+    Steps that differ by less than `OTHER_RATE` count as one. Of two rates with equally many rows,
+    the faster one is returned; 0 if there are no steps.
+    """
+    if not len(steps):
+        return 0.0
+    order = np.argsort(steps)
+    ordered = np.asarray(steps, dtype=float)[order]
+    before = np.concatenate([[0], np.cumsum(np.asarray(rows)[order])])
+    firsts = np.searchsorted(ordered, (1 - OTHER_RATE) * ordered, side="left")
+    ends = np.searchsorted(ordered, (1 + OTHER_RATE) * ordered, side="right")
+    near = before[ends] - before[firsts]
+    best = int(np.argmax(near))
+    # The middle row of those near the best step, because jitter makes all steps slightly different.
+    middle = (before[ends[best]] + before[firsts[best]]) / 2
+    return float(ordered[np.searchsorted(before, middle, side="right") - 1])
+
+
 def longest_bridged(step: float) -> float:
     """Return the longest gap [s] that a preparation interpolates; it cuts at longer ones."""
     return max(BRIDGED, BRIDGED_STEPS * step)
@@ -144,9 +166,11 @@ class TimeFaults:
         missing: rows without a finite time.
         backward, repeated, gap: rows whose time is before, equal to or too long after that of the
             row before.
-        mixed: rows of another sampling rate.
+        mixed: rows whose step is of another rate than most steps of their trajectory.
+        other_rate: rows of trajectories that have another rate than most rows of the log.
         bounds: rows at which trajectories begin, and the number of rows.
         usual_steps: first row and usual step of each trajectory.
+        common_step: usual step of most rows.
         segments: rows between breaks in time.
     """
 
@@ -157,6 +181,7 @@ class TimeFaults:
         self.repeated = np.zeros(len(t), dtype=bool)
         self.gap = np.zeros(len(t), dtype=bool)
         self.mixed = np.zeros(len(t), dtype=bool)
+        self.other_rate = np.zeros(len(t), dtype=bool)
         self.bounds = np.array(trajectory_bounds(trajectory))
         self.usual_steps: list[tuple[int, float]] = []
         # Standard deviation of a trajectory's steps in usual steps, and their number.
@@ -165,10 +190,11 @@ class TimeFaults:
         for start, end in itertools.pairwise(self.bounds.tolist()):
             segments += self._examine(start, end)
         self.segments = tuple(segments)
+        lengths = [self.end(start) - start for start, _ in self.usual_steps]
+        self.common_step = common_step([step for _, step in self.usual_steps], lengths)
         for start, step in self.usual_steps:
-            first = self.usual_steps[0][1]
-            if abs(step - first) > OTHER_RATE * first:
-                self.mixed[start : self.end(start)] = True
+            if abs(step - self.common_step) > OTHER_RATE * self.common_step:
+                self.other_rate[start : self.end(start)] = True
 
     def end(self, start: int) -> int:
         """Return the end of the trajectory of a row."""
@@ -227,10 +253,38 @@ class TimeFaults:
         return segments
 
 
-def require_sound(recording: Recording) -> Recording:
-    """Refuse non-finite values, time that does not increase, mixed rates and wrong velocity units.
+def unbroken_segments(recording: Recording, *, bridge: bool) -> Iterator[LogSegment]:
+    """Yield rows of one trajectory without gaps; `bridge` joins segments across short gaps."""
+    last: LogSegment | None = None
+    for segment in TimeFaults(recording.t, recording.trajectory).segments:
+        if last is not None and bridge:
+            same = recording.trajectory[last.start] == recording.trajectory[segment.start]
+            gap = recording.t[segment.start] - recording.t[last.end - 1]
+            if same and gap <= longest_bridged(segment.step):
+                last = LogSegment(last.start, segment.end, last.step)
+                continue
+        if last is not None:
+            yield last
+        last = segment
+    if last is not None:
+        yield last
 
-    Returns the recording itself.
+
+def fresh_rows(table: Float[np.ndarray, "time columns"]) -> Bool[np.ndarray, " time"]:
+    """Return the mask of rows that differ from the row before, and of the first and last row.
+
+    Rows that repeat the one before are stale readings, which interpolation replaces.
+    """
+    fresh = np.concatenate([[True], (table[1:] != table[:-1]).any(axis=1)])
+    fresh[-1] = True
+    return fresh
+
+
+def require_sound(recording: Recording) -> Recording:
+    """Refuse non-finite values, time that does not increase, mixed rates inside a trajectory and
+    wrong velocity units.
+
+    Returns the recording itself. Trajectories may have different rates: they are resampled.
     """
     _require_finite(recording)
     _require_whole_trajectories(recording)
@@ -265,9 +319,8 @@ def _require_whole_trajectories(recording: Recording) -> None:
 
 
 def _require_steady_time(recording: Recording) -> None:
-    """Refuse time that does not increase, and steps of another rate than the usual one."""
+    """Refuse time that does not increase, and trajectories with steps of several rates."""
     t = recording.t
-    first_step = None
     for start, end in itertools.pairwise(trajectory_bounds(recording.trajectory)):
         steps = np.diff(t[start:end])
         if len(steps) == 0:
@@ -290,13 +343,6 @@ def _require_steady_time(recording: Recording) -> None:
                 "split the log by rate or resample it"
             )
             raise DataError(recording.source, problem, column="t", row=int(start + odd[0] + 1))
-        first_step = first_step or step
-        if abs(step - first_step) > OTHER_RATE * first_step:
-            problem = (
-                f"mixed sampling rates: steps of {step:.6g} s here, "
-                f"{first_step:.6g} s in the first trajectory; resample to one rate"
-            )
-            raise DataError(recording.source, problem, column="t", row=start)
 
 
 def _require_matching_velocity(recording: Recording) -> None:

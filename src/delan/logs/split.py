@@ -1,18 +1,29 @@
-"""Split into training and validation samples: validation is motion that the model has not seen."""
+"""Split into training and validation samples: validation is motion that the model has not seen.
 
-from dataclasses import replace
+Excitation repeats itself: periods of one motion, the same motion on another day. A model that has
+memorised one repeat knows all of them, so that repeats stay on one side of every split. A log is
+cut into folds, each left out in turn, so that all of its motion takes part in a choice.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Float, PRNGKeyArray
+import scipy
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from ..errors import DataError
-from ..joints import Dataset
+from ..joints import Dataset, evenly_spaced, nonzero_scale
 from .segments import usual_step
 
-# A single prepared motion gives this many blocks to validation: its parts are seldom alike.
+# The most folds that a log is cut into. Each leaves a fifth of the motion out.
+FOLDS = 5
+# A fold of a long log is made of up to this many blocks, none shorter than this [s]: motions of one
+# log differ, and every fold should hold some of each.
 BLOCKS = 3
-
+BLOCK_SECONDS = 4.0
 # Unused time on both sides of a block [s]: filters spread information over neighbouring rows.
 GUARD = 0.2
 
@@ -21,58 +32,68 @@ GUARD = 0.2
 ALIKE = 0.05
 POINTS = 100
 
+# The most rows that are compared with each other to find repeats inside a log.
+ROWS = 2500
+# A state repeats an earlier one that is at least this much older [s], ...
+APART = 0.5
+# ... if the RMS difference of their coordinates, in standard deviations of the log, is below this,
+# or below the distance of its own neighbours in time, up to the following bound.
+REPEATED = 0.05
+MOST_REPEATED = 0.3
+# Blocks shorter than this [s] are noise of that comparison.
+FLICKER = 0.5
+# Held-out motion is new if it is this many times as far from the training motion as neighbours in
+# time are from each other.
+NEW = 3.0
+
 Mask = Bool[np.ndarray, " time"]
+States = Float[np.ndarray, "rows coordinates"]
+
+
+class Fold(NamedTuple):
+    """One way to leave motion out.
+
+    Attributes:
+        training, validation: masks of the rows on either side.
+        novelty: median distance of the validation states (q, q̇) from the nearest training state,
+            over that of neighbours in time; NaN where it was not measured.
+    """
+
+    training: Mask
+    validation: Mask
+    novelty: float = float("nan")
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The folds of a dataset, and the share of its rows that are not repeats of earlier ones."""
+
+    folds: tuple[Fold, ...]
+    distinct: float = 1.0
+
+    @property
+    def novelty(self) -> float:
+        """The median novelty of the folds."""
+        return float(np.median([fold.novelty for fold in self.folds]))
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the folds leave out motion that is unlike the rest; unknown counts as new."""
+        return not self.novelty < NEW
 
 
 def hold_out(dataset: Dataset, share: float, *, key: PRNGKeyArray) -> tuple[Dataset, Dataset]:
-    """Return training and validation samples, split by whole motions chosen at random.
+    """Return training and validation samples: the first fold of `split`.
 
-    Trajectories that repeat one motion stay together, because a model that has learned one knows
-    all. Each side gets at least one motion. A dataset of one motion gives its last part to
-    validation or, if it is prepared (`counted`), three blocks. Both parts of a prepared dataset
-    hold all rows and differ in those that count.
+    Both parts of a prepared dataset (`counted`) hold all rows and differ in those that count.
     """
-    training, validation = split_rows(dataset, share, key=key)
-    if dataset.counted is None:
-        return dataset.rows(training), dataset.rows(validation)
-    return counting(dataset, training), counting(dataset, validation)
+    fold = split(dataset, share, key=key).folds[0]
+    return side(dataset, fold.training), side(dataset, fold.validation)
 
 
-def split_key(key: PRNGKeyArray) -> PRNGKeyArray:
-    """Return the part of a fit's key that chooses the validation motions."""
-    return jax.random.split(key, 3)[0]
-
-
-def split_rows(dataset: Dataset, share: float, *, key: PRNGKeyArray) -> tuple[Mask, Mask]:
-    """Return the masks of the training and of the validation rows of `hold_out`."""
-    motions = _motions(dataset)
-    if len(motions) > 1:
-        count = min(max(1, round(share * len(motions))), len(motions) - 1)
-        order = np.asarray(jax.random.permutation(key, len(motions)))
-        labels = []
-        for number in order[:count]:
-            labels += motions[number]
-        held_out = np.isin(dataset.trajectory, labels)
-        return ~held_out, held_out
-    training = np.zeros(len(dataset), dtype=bool)
-    validation = np.zeros(len(dataset), dtype=bool)
-    counted = dataset.counted
-    for label in motions[0]:
-        inside = dataset.trajectory == label
-        rows = np.flatnonzero(inside if counted is None else inside & counted)
-        cut = round((1 - share) * len(rows))
-        if not 0 < cut < len(rows):
-            raise _too_few(dataset, len(rows), share)
-        if counted is None:
-            training[rows[:cut]] = True
-            validation[rows[cut:]] = True
-        else:
-            held_out, guarded = _blocks(dataset, rows, share)
-            training |= inside & ~guarded
-            validation |= inside & held_out
-    if counted is not None and not ((training & counted).any() and (validation & counted).any()):
-        raise _too_few(dataset, int(np.count_nonzero(counted)), share)
-    return training, validation
+def side(dataset: Dataset, rows: Mask) -> Dataset:
+    """Return one side of a fold; a prepared dataset keeps all rows, for friction with memory."""
+    return dataset.rows(rows) if dataset.counted is None else counting(dataset, rows)
 
 
 def counting(dataset: Dataset, rows: Mask) -> Dataset:
@@ -80,6 +101,33 @@ def counting(dataset: Dataset, rows: Mask) -> Dataset:
     if dataset.counted is not None:
         rows = dataset.counted & rows
     return replace(dataset, counted=rows)
+
+
+def split_key(key: PRNGKeyArray) -> PRNGKeyArray:
+    """Return the part of a fit's key that chooses the validation motions."""
+    return jax.random.split(key, 3)[0]
+
+
+def split(dataset: Dataset, share: float, *, key: PRNGKeyArray) -> Split:
+    """Return the folds of a dataset, each of which leaves about a share of it out.
+
+    A dataset of several motions that was not prepared is split by whole motions, drawn at random;
+    one of a single motion gives its end to validation. A prepared log is cut into blocks of time,
+    and what repeats a block goes with it.
+    """
+    if dataset.counted is not None:
+        return _split_log(dataset, share)
+    motions = _motions(dataset)
+    if len(motions) > 1:
+        return Split(tuple(_by_motion(dataset, motions, share, key)))
+    training = np.zeros(len(dataset), dtype=bool)
+    for label in motions[0]:
+        rows = np.flatnonzero(dataset.trajectory == label)
+        cut = round((1 - share) * len(rows))
+        if not 0 < cut < len(rows):
+            raise _too_few(dataset, len(rows), share)
+        training[rows[:cut]] = True
+    return Split((Fold(training, ~training),))
 
 
 def _too_few(dataset: Dataset, count: int, share: float) -> DataError:
@@ -107,19 +155,118 @@ def _motions(dataset: Dataset) -> list[list[int]]:
     return motions
 
 
-def _blocks(dataset: Dataset, counted: np.ndarray, share: float) -> tuple[Mask, Mask]:
-    """Return the rows of the validation blocks of a trajectory, and these with their guards.
+def _by_motion(
+    dataset: Dataset, motions: list[list[int]], share: float, key: PRNGKeyArray
+) -> Iterator[Fold]:
+    """Yield folds of whole motions, a share of them in each and at least one."""
+    count = min(max(1, round(share * len(motions))), len(motions) - 1)
+    order = np.asarray(jax.random.permutation(key, len(motions)))
+    for number in range(min(FOLDS, len(motions) // count)):
+        labels = []
+        for motion in order[number * count : (number + 1) * count]:
+            labels += motions[motion]
+        held_out = np.isin(dataset.trajectory, labels)
+        yield Fold(~held_out, held_out)
 
-    The last block lies at the end of the trajectory.
+
+def _split_log(dataset: Dataset, share: float) -> Split:
+    """Cut a prepared log into blocks of equally much motion, repeats counted once."""
+    assert dataset.counted is not None
+    places = np.flatnonzero(dataset.counted)
+    step = usual_step(dataset.t)
+    folds = int(np.clip(round(1 / share), 2, FOLDS))
+    guard = round(GUARD / step)
+    # Each fold needs at least one sample beyond the guards beside it.
+    if len(places) < 2 * folds:
+        raise _too_few(dataset, len(places), share)
+    rows = places[evenly_spaced(len(places), ROWS)]
+    compared = dataset.rows(rows)
+    states = state_coordinates(compared)
+    spacing = _spacing(compared, states)
+    first = _first_occurrence(compared, states, spacing)
+    own = first == np.arange(len(rows))
+    distinct = float(own.mean())
+    seconds = distinct * len(places) * float(np.median(np.diff(dataset.t[places])))
+    per_fold = int(np.clip(seconds / (folds * BLOCK_SECONDS), 1, BLOCKS))
+    # The rank of each state among those that repeat none; blocks have equally many of these.
+    rank = (np.cumsum(own) - 1)[first]
+    block = rank * folds * per_fold // (rank.max() + 1)
+    width = round(FLICKER / float(np.median(np.diff(dataset.t[rows]))))
+    fold = _steady(block, 2 * (width // 2) + 1) % folds
+    nearest = np.clip(np.searchsorted(rows, np.arange(len(dataset))), 0, len(rows) - 1)
+    of_row = fold[nearest]
+    made = []
+    for number in range(folds):
+        held_out = of_row == number
+        guarded = scipy.ndimage.binary_dilation(held_out, iterations=max(1, guard))
+        training = ~guarded
+        if not ((training & dataset.counted).any() and (held_out & dataset.counted).any()):
+            raise _too_few(dataset, len(places), share)
+        novelty = _novelty(states, fold == number, training[rows], spacing)
+        made.append(Fold(training, held_out, novelty))
+    return Split(tuple(made), distinct)
+
+
+def state_coordinates(dataset: Dataset) -> States:
+    """Return (q, q̇) of every row in standard deviations of the dataset.
+
+    An angle without end stops is a point on the circle.
     """
-    first = counted[0]
-    count = counted[-1] + 1 - first
-    length = int(share * count / BLOCKS)
-    guard = round(GUARD / usual_step(dataset.t))
-    held_out = np.zeros(len(dataset), dtype=bool)
-    guarded = np.zeros(len(dataset), dtype=bool)
-    for number in range(1, BLOCKS + 1):
-        end = first + count * number // BLOCKS
-        held_out[end - length : end] = True
-        guarded[max(0, end - length - guard) : end + guard] = True
-    return held_out, guarded
+    columns = []
+    for joint, turns in enumerate(dataset.joints.continuous):
+        angle = dataset.q[:, joint]
+        columns += [np.cos(angle), np.sin(angle)] if turns else [angle]
+    columns += list(dataset.qd.T)
+    states = np.stack(columns, axis=1)
+    return (states - states.mean(axis=0)) / nonzero_scale(states.std(axis=0))
+
+
+def _spacing(dataset: Dataset, states: States) -> Float[np.ndarray, " rows"]:
+    """Return the RMS distance of each state from the farther of its neighbours in time."""
+    steps = np.sqrt(np.mean(np.diff(states, axis=0) ** 2, axis=1))
+    dt = np.diff(dataset.t)
+    # Across a break in time neighbours are no neighbours.
+    steps[(np.diff(dataset.trajectory) != 0) | (dt <= 0) | (dt > 3 * np.median(dt))] = 0.0
+    return np.maximum(np.append(steps, 0.0), np.append(0.0, steps))
+
+
+def _distances(
+    one: Float[np.ndarray, "one coordinates"], other: Float[np.ndarray, "other coordinates"]
+) -> Float[np.ndarray, "one other"]:
+    """Return the RMS differences of the coordinates of all pairs of states."""
+    square = np.sum(one**2, axis=1)[:, None] + np.sum(other**2, axis=1) - 2 * one @ other.T
+    return np.sqrt(np.maximum(square, 0.0) / one.shape[1])
+
+
+def _first_occurrence(
+    dataset: Dataset, states: States, spacing: Float[np.ndarray, " rows"]
+) -> Int[np.ndarray, " rows"]:
+    """Return for each row the first row whose state it repeats; itself if it repeats none."""
+    reach = np.clip(spacing, REPEATED, MOST_REPEATED)
+    first = np.arange(len(states))
+    for row in range(1, len(states)):
+        earlier = slice(0, row)
+        distance = _distances(states[row : row + 1], states[earlier])[0]
+        same = dataset.trajectory[earlier] == dataset.trajectory[row]
+        recent = same & (np.abs(dataset.t[earlier] - dataset.t[row]) < APART)
+        distance[recent] = np.inf
+        nearest = int(np.argmin(distance))
+        if distance[nearest] <= reach[row]:
+            first[row] = first[nearest]
+    return first
+
+
+def _steady(block: Int[np.ndarray, " rows"], width: int) -> Int[np.ndarray, " rows"]:
+    """Return the median block of the rows around each row."""
+    return scipy.ndimage.median_filter(block, size=max(1, width), mode="nearest")
+
+
+def _novelty(
+    states: States, held_out: Mask, training: Mask, spacing: Float[np.ndarray, " rows"]
+) -> float:
+    """Return how far held-out states are from training states, over the distance of neighbours."""
+    if not (held_out.any() and training.any()):
+        return float("nan")
+    nearest = _distances(states[held_out], states[training]).min(axis=1)
+    usual = float(np.median(spacing))
+    return float(np.median(nearest)) / max(usual, np.finfo(float).tiny)

@@ -5,7 +5,6 @@ integrated by parts.
 """
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -13,7 +12,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from ..errors import DataError, SettingsError
@@ -35,9 +33,6 @@ HOP = 0.05
 POINTS = 16
 # With fewer rows than this, sums over a window are no integrals.
 LEAST_ROWS = 4
-# Rows whose slopes are computed together. One size serves data of every length with one compiled
-# program; 256 rows of a 7-joint chain take a few MB.
-CHUNK = 256
 
 
 class Windows(eqx.Module):
@@ -209,6 +204,15 @@ class Objective:
             value = getattr(self, name)
             if not 0 <= value < float("inf"):
                 raise SettingsError(f"{name} must be a finite number of at least 0, got {value}")
+
+
+@dataclass(frozen=True)
+class Advance:
+    """The losses after a step of a training, and whether its stage is finished."""
+
+    training: float
+    validation: float
+    finished: bool = False
 
 
 class Samples(eqx.Module):
@@ -384,39 +388,3 @@ def decaying(weights: Any) -> Any:
         return jax.tree.map(lambda leaf: not free and leaf.ndim > 1, part)
 
     return jax.tree.map(marked, weights, is_leaf=lambda part: isinstance(part, LinearWeights))
-
-
-def rigid_slope(
-    mechanics: Any, data: Dataset | Data, std: np.ndarray
-) -> Float[np.ndarray, "entries weights"]:
-    """Return the Jacobian of the torques in the weights of the mechanics.
-
-    The torques are those of samples or the means of windows, each divided by its joint's standard
-    deviation.
-    """
-    slopes = []
-    with jax.enable_x64(True):
-        if isinstance(data, Dataset):
-            data = Samples.of(data)
-        for part, count in _chunks(data):
-            slopes.append(np.asarray(_slope(mechanics, part))[:count])
-    slope = np.concatenate(slopes) / std[:, None]
-    return slope.reshape(-1, slope.shape[-1])
-
-
-def _chunks(data: Data) -> Iterator[tuple[Data, int]]:
-    """Yield chunks of one size, the last one padded with its last row, and their unpadded sizes."""
-    for first in range(0, len(data), CHUNK):
-        rows = np.minimum(np.arange(first, first + CHUNK), len(data) - 1)
-        yield data.rows(rows), min(CHUNK, len(data) - first)
-
-
-@eqx.filter_jit
-def _slope(mechanics: Any, data: Data) -> Float[Array, "rows dof weights"]:
-    tree, fixed = trainable(mechanics)
-    weights, unravel = ravel_pytree(tree)
-
-    def predicted(weights: Array, sample: Data) -> Array:
-        return torque(eqx.combine(unravel(weights), fixed), sample)
-
-    return jax.vmap(lambda sample: jax.jacrev(predicted)(weights, sample))(data)

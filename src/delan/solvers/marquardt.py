@@ -5,11 +5,14 @@ linear (`LinearWeights`) are not searched but solved for, bounds included, at ev
 search tries: variable projection in the approximation of Kaufman (1975), whose step is that of the
 joint normal equations with the linear block left undamped.
 
+JAX computes torques and their slopes (`linearised`); the equations are solved in NumPy. So hardly
+anything is compiled, whatever the size of the data and the terms of friction.
+
 Call it inside `jax.enable_x64(True)`: the normal equations need float64.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -17,15 +20,30 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jax.scipy.linalg import cho_factor, cho_solve
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from threadpoolctl import ThreadpoolController
 
 from ..errors import SettingsError
-from ..models.dynamics import InverseDynamics, LinearWeights, trainable
-from .loss import Data, Objective, Scale, decaying, loss, residual, tie
+from ..models.dynamics import trainable
+from ..models.friction import Friction
+from ..models.model import Model, as_model
+from .linearised import (
+    FrictionMotion,
+    drive_torques,
+    friction_columns,
+    load_gain,
+    numpy_friction,
+    rigid_slopes,
+    rigid_torques,
+    speed_slopes,
+    with_friction,
+    without_friction,
+)
+from .loss import Data, Objective, Scale, Windows, decaying, tie
 
-Weights = Float[Array, " weights"]
-Curvature = Float[Array, "weights weights"]
+Weights = Float[np.ndarray, " weights"]
+Curvature = Float[np.ndarray, "weights weights"]
 Mask = Bool[np.ndarray, " weights"]
 
 # Damping of weights that are solved for, relative to their curvature: just enough to keep the
@@ -36,6 +54,9 @@ LEAST_DAMPING = 1e-10
 LEAST_SCALING = 1e-6
 # Added to the diagonal of the scaled equations for bounded weights: equal columns share the weight.
 RIDGE = 1e-10
+# On matrices of this size the threads of a BLAS wait for each other, on a busy machine longer than
+# the work itself takes.
+_BLAS = ThreadpoolController()
 # This many exchanges of the bounded solution move all offenders at once. Later ones move a single
 # offender, which is slow but cannot cycle.
 ALL_AT_ONCE = 10
@@ -47,22 +68,21 @@ class MarquardtSettings:
 
     Attributes:
         damping: λ at the start, relative to the curvature of each weight.
-        chunk: samples whose Jacobian is held in memory at once.
         trials: how often the damping may grow in search of a step that lowers the loss.
     """
 
     damping: float = 0.1
-    chunk: int = 256
     trials: int = 20
 
     def __post_init__(self) -> None:
         if not 0 < self.damping < float("inf"):
             raise SettingsError(f"damping must be positive and finite, got {self.damping}")
-        if self.chunk < 1 or self.trials < 1:
-            raise SettingsError(
-                "chunk and trials must be at least 1, "
-                f"got chunk={self.chunk} and trials={self.trials}"
-            )
+        if self.trials < 1:
+            raise SettingsError(f"trials must be at least 1, got {self.trials}")
+
+
+# For a model that is close to its end already: the first step is hardly damped.
+NEARBY = MarquardtSettings(damping=1e-3)
 
 
 class MarquardtState(eqx.Module):
@@ -70,56 +90,14 @@ class MarquardtState(eqx.Module):
 
     model: Any
     damping: Float[Array, ""]
-    scaling: Weights
+    scaling: Float[Array, " weights"]
     stalled: Bool[Array, ""]
 
 
-@dataclass(frozen=True, eq=False)
-class _Problem:
-    """The loss as a function of flat weights, and which of them are linear and bounded.
-
-    A plain record that lives inside one trace of `update`.
-    """
-
-    samples: Data
-    scale: Scale
-    objective: Objective
-    chunk: int
-    model_of: Callable[[Weights], Any]
-    linear: Mask
-    bounded: Mask
-
-    def loss(self, weights: Weights) -> Float[Array, ""]:
-        return loss(self.model_of(weights), self.samples, self.scale, self.objective)
-
-    def residual(self, weights: Weights, sample: Data) -> Array:
-        return residual(self.model_of(weights), sample, self.scale, self.objective)
-
-
-class _Quadratic(NamedTuple):
-    """The loss near some weights, with the unit in which the step of each weight is damped."""
-
-    weights: Weights
-    loss: Float[Array, ""]
-    gradient: Weights
-    curvature: Curvature
-    unit: Weights
-
-
-class _Trial(NamedTuple):
-    """The result of a trial step, and the damping of the next one."""
-
-    weights: Weights
-    loss: Float[Array, ""]
-    damping: Float[Array, ""]
-    growth: Float[Array, ""]
-    tried: Array
-    accepted: Bool[Array, ""]
-
-
-def init(model: InverseDynamics, settings: MarquardtSettings | None = None) -> MarquardtState:
+def init(model: Any, settings: MarquardtSettings | None = None) -> MarquardtState:
     """Return the state before the first iteration."""
     settings = settings or MarquardtSettings()
+    model = as_model(model)
     weights, _ = ravel_pytree(trainable(model)[0])
     return MarquardtState(
         model=model,
@@ -129,7 +107,39 @@ def init(model: InverseDynamics, settings: MarquardtSettings | None = None) -> M
     )
 
 
-@eqx.filter_jit
+class _Point(NamedTuple):
+    """A model that the search tries, with its linear weights solved for.
+
+    Attributes:
+        rigid: the part without friction; friction: the other part, in NumPy arrays.
+        torque: of the part without friction.
+        columns: torque of a unit of each linear weight.
+        error: predicted minus measured torque.
+        data_loss, loss: without and with the ties and the weight decay.
+    """
+
+    rigid: Any
+    friction: Friction | None
+    torque: Float[np.ndarray, "rows dof"]
+    columns: Float[np.ndarray, "rows dof columns"]
+    error: Float[np.ndarray, "rows dof"]
+    loss: float
+
+
+class _Quadratic(NamedTuple):
+    """Half the loss near a point, with the unit in which the step of each weight is damped.
+
+    The weights are those of the part without friction, the linear ones, then the logarithms of the
+    widths and of the Stribeck speeds of friction.
+    """
+
+    gradient: Weights
+    curvature: Curvature
+    linear: Mask
+    resting: Mask
+    unit: Weights
+
+
 def update(
     state: MarquardtState,
     samples: Data,
@@ -142,196 +152,264 @@ def update(
     The residuals are linearised once; steps under growing damping follow until one lowers the loss.
     `stalled` is set when none did: a minimum to machine precision.
     """
-    tree, fixed = trainable(state.model)
-    weights, unravel = ravel_pytree(tree)
-    linear, bounded = _linear_weights(tree)
-    problem = _Problem(
-        samples=samples,
-        scale=scale,
-        objective=objective,
-        chunk=settings.chunk,
-        model_of=lambda weights: eqx.combine(unravel(weights), fixed),
-        linear=linear,
-        bounded=bounded,
+    # A step that leaves the range of numbers is refused by its loss.
+    with _BLAS.limit(limits=1, user_api="blas"), np.errstate(all="ignore"):
+        return _updated(state, _Problem(samples, scale, objective), settings.trials)
+
+
+def data_loss(model: Any, samples: Data, scale: Scale, objective: Objective) -> float:
+    """Return the loss without ties and weight decay, as `loss.data_loss` but hardly compiled."""
+    problem = _Problem(samples, scale, objective)
+    with np.errstate(all="ignore"):
+        entries = problem.entries(drive_torques(model, samples) - problem.measured)
+        return float(entries @ entries)
+
+
+def _updated(
+    state: MarquardtState, problem: "_Problem", trials: int
+) -> tuple[MarquardtState, Float[Array, ""]]:
+    model = state.model
+    rigid = without_friction(model)
+    friction = None
+    if model.friction is not None:
+        friction = numpy_friction(model.friction)
+    torque, slopes = problem.linearised(rigid)
+    point = problem.solved(rigid, friction, torque)
+    near = problem.quadratic(point, slopes, np.asarray(state.scaling))
+    damping = float(state.damping)
+    growth = 2.0
+    accepted = False
+    end = point
+    for _ in range(trials):
+        step = _step(near, damping)
+        if step is not None:
+            end = problem.moved(point, step)
+            accepted = bool(end.loss < point.loss)
+        if accepted:
+            assert step is not None
+            # Nielsen (1999): damping shrinks smoothly with the quality of a step, by at most 5, and
+            # grows by 2, 4, 8, … where a step fails.
+            predicted = -2 * near.gradient @ step - step @ near.curvature @ step
+            quality = (point.loss - end.loss) / predicted
+            damping *= max(1 / 5, 1 - (2 * quality - 1) ** 3)
+            break
+        damping *= growth
+        growth *= 2
+    if not accepted:
+        end = point
+    after = MarquardtState(
+        model=_joined(model, end),
+        damping=jnp.full_like(state.damping, damping),
+        scaling=jnp.asarray(near.unit**2, state.scaling.dtype),
+        stalled=jnp.asarray(not accepted),
     )
-    weights = _with_linear_solved(problem, weights)
-    gradient, curvature = _linearised(problem, state.model, tree, weights)
-    # Marquardt's scaling forgets large curvatures of the past, by half per iteration.
-    scaling = jnp.maximum(state.scaling / 2, jnp.diag(curvature))
-    scaling = jnp.maximum(scaling, LEAST_SCALING * jnp.max(scaling))
-    before = problem.loss(weights)
-    # Linear weights at their bound take no part in the step.
-    resting = linear & bounded & (weights <= 0)
-    gradient = jnp.where(resting, 0, gradient)
-    diagonal = jnp.diag(jnp.diag(curvature))
-    curvature = jnp.where(resting[:, None] | resting[None], diagonal, curvature)
-    near = _Quadratic(weights, before, gradient, curvature, jnp.sqrt(scaling))
-    end = _search(problem, near, state.damping, settings.trials)
-    model = problem.model_of(end.weights)
-    return MarquardtState(model, end.damping, scaling, ~end.accepted), end.loss
+    return after, jnp.full_like(state.damping, end.loss)
 
 
-def _linear_weights(tree: Any) -> tuple[Mask, Mask]:
-    """Return which flat weights are solved for, and which of those must not be negative."""
-    linear = []
-    bounded = []
-    for node in jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, LinearWeights)):
-        if isinstance(node, LinearWeights):
-            linear.append(np.ones(node.value.size, dtype=bool))
-            bounded.append(np.array(node.bounded, dtype=bool))
-        else:
-            linear.append(np.zeros(node.size, dtype=bool))
-            bounded.append(np.zeros(node.size, dtype=bool))
-    return np.concatenate(linear), np.concatenate(bounded)
+def _joined(model: Model, point: _Point) -> Model:
+    """Return the model at a point, in the precision of the model."""
+    friction = None
+    if point.friction is not None:
+        friction = jax.tree.map(
+            lambda new, old: jnp.asarray(new, old.dtype), point.friction, model.friction
+        )
+    if point.rigid is None:
+        return Model(friction=friction)
+    return Model(point.rigid.mechanics, friction, point.rigid.residual)
 
 
-def _with_linear_solved(problem: _Problem, weights: Weights) -> Weights:
-    """Return the weights with the linear ones at the minimum of the data loss."""
-    if not problem.linear.any():
-        return weights
-    at = np.flatnonzero(problem.linear)
-    slope, curvature = _normal_equations(
-        lambda part, sample: problem.residual(weights.at[at].set(part), sample),
-        jnp.zeros_like(weights, shape=at.shape),
-        problem.samples,
-        problem.chunk,
-    )
-    solution = solve_bounded(curvature, slope, jnp.asarray(problem.bounded[at]))
-    return weights.at[at].set(solution)
+def _with_weights(friction: Friction, weights: Weights) -> Friction:
+    shaped = weights.reshape(friction.weights.value.shape)
+    return eqx.tree_at(lambda friction: friction.weights.value, friction, shaped)
 
 
-def _linearised(
-    problem: _Problem, model: Any, tree: Any, weights: Weights
-) -> tuple[Weights, Curvature]:
-    """Return half the gradient of the loss and half its Gauss–Newton matrix."""
-    scale = problem.scale
-    gradient, curvature = _normal_equations(
-        problem.residual, weights, problem.samples, problem.chunk
-    )
-    tied = tie(model, scale)
-    tied_slope = jax.jacrev(lambda weights: tie(problem.model_of(weights), scale))(weights)
-    gradient += tied_slope.T @ tied
-    curvature += tied_slope.T @ tied_slope
-    decay, _ = ravel_pytree(jax.tree.map(jnp.full_like, tree, decaying(tree)))
-    gradient += problem.objective.weight_decay * decay * weights
-    curvature += problem.objective.weight_decay * jnp.diag(decay)
-    return gradient, curvature
-
-
-def _normal_equations(
-    error: Callable[[Weights, Data], Array], weights: Weights, samples: Data, chunk: int
-) -> tuple[Weights, Curvature]:
-    """Return Jᵀr and JᵀJ of the mean squared error, summed over chunks of the samples.
-
-    The whole Jacobian is never held in memory.
-    """
-    count = len(samples)
-    chunk = min(chunk, count)
-    chunks = -(-count // chunk)
-    padded = jax.tree.map(lambda c: jnp.resize(c, (chunks, chunk, *c.shape[1:])), samples)
-    share = jnp.where(jnp.arange(chunks * chunk) < count, 1 / count, 0.0).reshape(chunks, chunk)
-
-    def add(
-        total: tuple[Array, Array], part: tuple[Data, Array]
-    ) -> tuple[tuple[Array, Array], None]:
-        rows, row_share = part
-        jacobian = jax.vmap(jax.jacrev(error), in_axes=(None, 0))(weights, rows)
-        value = jax.vmap(error, in_axes=(None, 0))(weights, rows)
-        root = jnp.sqrt(row_share)[:, None]
-        flat = (root[:, :, None] * jacobian).reshape(-1, weights.size)
-        return (total[0] + flat.T @ (root * value).ravel(), total[1] + flat.T @ flat), None
-
-    zero = (jnp.zeros_like(weights), jnp.zeros_like(weights, shape=(weights.size, weights.size)))
-    total, _ = jax.lax.scan(add, zero, (padded, share))
-    return total
-
-
-def _search(problem: _Problem, near: _Quadratic, damping: Float[Array, ""], trials: int) -> _Trial:
-    """Try steps under growing damping until one lowers the loss; return the last one."""
-    start = _Trial(
-        weights=near.weights,
-        loss=near.loss,
-        damping=damping,
-        growth=jnp.full_like(near.loss, 2),
-        tried=jnp.asarray(0),
-        accepted=jnp.asarray(False),
-    )
-    return jax.lax.while_loop(
-        lambda trial: ~trial.accepted & (trial.tried < trials),
-        lambda trial: _attempt(problem, near, trial),
-        start,
-    )
-
-
-def _attempt(problem: _Problem, near: _Quadratic, trial: _Trial) -> _Trial:
-    """Try the step under the damping of the trial before."""
+def _step(near: _Quadratic, damping: float) -> Weights | None:
+    """Return the step under a damping; None if the equations cannot be solved."""
     unit = near.unit
-    damping = jnp.where(problem.linear, LEAST_DAMPING, trial.damping)
-    matrix = near.curvature / (unit[:, None] * unit[None]) + jnp.diag(damping)
-    step = -cho_solve(cho_factor(matrix), near.gradient / unit) / unit
-    after = _with_linear_solved(problem, near.weights + step)
-    value = problem.loss(after)
-    predicted = -2 * near.gradient @ step - step @ near.curvature @ step
-    ratio = (near.loss - value) / predicted
-    good = (value < near.loss) & jnp.all(jnp.isfinite(step)) & jnp.isfinite(value)
-    # Nielsen (1999): damping shrinks smoothly with the quality of a step, by at most 5, and grows
-    # by 2, 4, 8, … where a step fails.
-    shrunk = trial.damping * jnp.maximum(1 / 5, 1 - (2 * ratio - 1) ** 3)
-    return _Trial(
-        weights=jnp.where(good, after, near.weights),
-        loss=jnp.where(good, value, near.loss),
-        damping=jnp.where(good, shrunk, trial.damping * trial.growth),
-        growth=trial.growth * 2,
-        tried=trial.tried + 1,
-        accepted=good,
-    )
+    matrix = near.curvature / (unit[:, None] * unit[None])
+    matrix[np.diag_indices(len(unit))] += np.where(near.linear, LEAST_DAMPING, damping)
+    try:
+        step = -cho_solve(cho_factor(matrix), near.gradient / unit) / unit
+    except (LinAlgError, ValueError):
+        return None
+    return step if np.isfinite(step).all() else None
 
 
-class _Exchange(NamedTuple):
-    free: Bool[Array, " weights"]
-    wrong: Bool[Array, " weights"]
-    weights: Weights
-    exchanges: Int[Array, ""]
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    """The loss of a model on some data."""
+
+    samples: Data
+    scale: Scale
+    objective: Objective
+
+    @cached_property
+    def measured(self) -> Float[np.ndarray, "rows dof"]:
+        return np.asarray(self.samples.tau)
+
+    @cached_property
+    def motion(self) -> FrictionMotion:
+        return FrictionMotion.of(self.samples)
+
+    @cached_property
+    def units(self) -> Float[np.ndarray, " dof"]:
+        """What the errors of each joint are divided by, so that their squares add to the loss."""
+        count = self.measured.size
+        return np.sqrt(np.asarray(self.scale.torque) * count)
+
+    @cached_property
+    def decay(self) -> Array:
+        """The weight decay as an array: a number would be compiled into the program."""
+        return jnp.asarray(self.objective.weight_decay)
+
+    def linearised(self, rigid: Any) -> tuple[np.ndarray, np.ndarray]:
+        """The torque of the part without friction, and its slopes."""
+        if rigid is None:
+            return np.zeros_like(self.measured), np.zeros((*self.measured.shape, 0))
+        return rigid_slopes(rigid, self.samples)
+
+    def entries(self, rows: Float[np.ndarray, "rows dof *k"]) -> Float[np.ndarray, "entries *k"]:
+        """Torques, or slopes of torques, as residuals whose squares add to the loss."""
+        units = self.units.reshape(-1, *[1] * (rows.ndim - 2))
+        entries = (rows / units).reshape(-1, *rows.shape[2:])
+        power = self.objective.power
+        # The power balance of a window would need the torque at each of its points.
+        if power == 0 or isinstance(self.samples, Windows):
+            return entries
+        weight = np.sqrt(power / (float(self.scale.power) * len(rows)))
+        balance = weight * np.einsum("rj,rj...->r...", self.motion.qd, rows)
+        return np.concatenate([entries, balance])
+
+    def solved(self, rigid: Any, friction: Friction | None, torque: np.ndarray) -> _Point:
+        """The point of a model after its linear weights were solved for."""
+        columns = np.zeros((*torque.shape, 0))
+        total = torque
+        if friction is not None:
+            columns = friction_columns(friction, self.motion, torque)
+            flat = self.entries(columns)
+            weights = solve_bounded(
+                flat.T @ flat,
+                flat.T @ self.entries(torque - self.measured),
+                np.array(friction.weights.bounded, dtype=bool),
+            )
+            friction = _with_weights(friction, weights)
+            total = with_friction(friction, self.motion, torque, columns)
+        error = total - self.measured
+        entries = self.entries(error)
+        loss = float(entries @ entries)
+        if rigid is not None:
+            loss += float(_tied_loss(rigid, self.scale, self.decay))
+        return _Point(rigid, friction, torque, columns, error, loss)
+
+    def quadratic(self, point: _Point, slopes: np.ndarray, scaling: Weights) -> _Quadratic:
+        """Half the gradient of the loss, half its Gauss–Newton matrix, and Marquardt's scaling."""
+        friction = point.friction
+        blocks = [slopes]
+        linear = np.zeros(slopes.shape[2], dtype=bool)
+        resting = linear
+        if friction is not None:
+            gain = load_gain(friction, self.motion, point.torque)
+            if gain is not None:
+                blocks[0] = slopes * gain[:, :, None]
+            speeds = speed_slopes(friction, self.motion, point.torque)
+            blocks += [point.columns, speeds]
+            others = np.zeros(speeds.shape[2], dtype=bool)
+            value = np.asarray(friction.weights.value).ravel()
+            bounded = np.array(friction.weights.bounded, dtype=bool)
+            resting = np.concatenate([linear, bounded & (value <= 0), others])
+            linear = np.concatenate([linear, np.ones(len(value), dtype=bool), others])
+        flat = self.entries(np.concatenate(blocks, axis=2))
+        curvature = flat.T @ flat
+        gradient = flat.T @ self.entries(point.error)
+        count = slopes.shape[2]
+        if point.rigid is not None:
+            tied = _tied(point.rigid, self.scale, self.decay)
+            gradient[:count] += np.asarray(tied[0])
+            curvature[:count, :count] += np.asarray(tied[1])
+        # Marquardt's scaling forgets large curvatures of the past, by half per iteration.
+        scaling = np.maximum(scaling / 2, np.diag(curvature))
+        scaling = np.maximum(scaling, LEAST_SCALING * scaling.max())
+        # Linear weights at their bound take no part in the step.
+        gradient[resting] = 0.0
+        diagonal = np.diag(curvature).copy()
+        curvature[resting] = 0.0
+        curvature[:, resting] = 0.0
+        curvature[np.diag_indices(len(diagonal))] = diagonal
+        return _Quadratic(gradient, curvature, linear, resting, np.sqrt(scaling))
+
+    def moved(self, point: _Point, step: Weights) -> _Point:
+        """The point after a step; its linear weights are solved for anew."""
+        rigid = point.rigid
+        torque = point.torque
+        count = 0
+        if rigid is not None:
+            tree, fixed = trainable(rigid)
+            weights, unravel = ravel_pytree(tree)
+            count = weights.size
+            rigid = eqx.combine(unravel(weights + step[:count]), fixed)
+            torque = rigid_torques(rigid, self.samples)
+        friction = point.friction
+        if friction is not None:
+            widths, speeds = np.split(step[count + friction.weights.value.size :], 2)
+            friction = eqx.tree_at(
+                lambda tree: (tree.log_width, tree.log_stribeck_speed),
+                friction,
+                (friction.log_width + widths, friction.log_stribeck_speed + speeds),
+            )
+        if not np.isfinite(torque).all():
+            return point._replace(loss=np.inf)
+        return self.solved(rigid, friction, torque)
 
 
-def solve_bounded(
-    curvature: Curvature, gradient: Weights, bounded: Bool[Array, " weights"]
-) -> Weights:
+@eqx.filter_jit
+def _tied(rigid: Any, scale: Scale, decay: Array) -> tuple[Array, Array]:
+    """Half the gradient and half the curvature of the ties and of the weight decay."""
+    tree, fixed = trainable(rigid)
+    weights, unravel = ravel_pytree(tree)
+
+    def tied(weights: Array) -> Array:
+        return tie(eqx.combine(unravel(weights), fixed), scale)
+
+    slope = jax.jacrev(tied)(weights)
+    decayed, _ = ravel_pytree(jax.tree.map(jnp.full_like, tree, decaying(tree)))
+    gradient = slope.T @ tied(weights) + decay * decayed * weights
+    return gradient, slope.T @ slope + decay * jnp.diag(decayed)
+
+
+@eqx.filter_jit
+def _tied_loss(rigid: Any, scale: Scale, decay: Array) -> Array:
+    """The part of the loss that belongs to no sample."""
+    tree, _ = trainable(rigid)
+    weights, _ = ravel_pytree(tree)
+    decayed, _ = ravel_pytree(jax.tree.map(jnp.full_like, tree, decaying(tree)))
+    return jnp.sum(tie(rigid, scale) ** 2) + decay * jnp.sum(decayed * weights**2)
+
+
+def solve_bounded(curvature: Curvature, gradient: Weights, bounded: Mask) -> Weights:
     """Return w that minimises ½ wᵀ A w + bᵀ w with w ≥ 0 where `bounded`.
 
     The method is block principal pivoting. A weight without curvature, whose column is zero,
     becomes zero.
     """
-    size = jnp.sqrt(jnp.diag(curvature))
-    size = jnp.where(size > 0, size, 1)
-    count = len(size)
-    scaled = curvature / (size[:, None] * size[None]) + RIDGE * jnp.eye(
-        count, dtype=curvature.dtype
-    )
-    scaled = jnp.where(jnp.eye(count, dtype=bool), jnp.maximum(scaled, RIDGE), scaled)
+    count = len(gradient)
+    size = np.sqrt(np.diag(curvature))
+    size = np.where(size > 0, size, 1.0)
+    scaled = curvature / (size[:, None] * size[None])
+    diagonal = np.diag_indices(count)
+    scaled[diagonal] = np.maximum(scaled[diagonal] + RIDGE, RIDGE)
     slope = gradient / size
-    order = jnp.arange(count)
-
-    def solve(free: Array) -> tuple[Array, Array]:
-        matrix = jnp.where(free[:, None] & free[None], scaled, jnp.eye(count, dtype=scaled.dtype))
-        weights = jnp.where(free, jnp.linalg.solve(matrix, jnp.where(free, -slope, 0)), 0)
-        pull = scaled @ weights + slope
-        return weights, bounded & jnp.where(free, weights < 0, pull < 0)
-
-    def exchange(state: _Exchange) -> _Exchange:
-        last = order == jnp.max(jnp.where(state.wrong, order, -1))
-        moved = jnp.where(state.exchanges < ALL_AT_ONCE, state.wrong, last)
-        free = state.free ^ moved
-        weights, wrong = solve(free)
-        return _Exchange(free, wrong, weights, state.exchanges + 1)
-
-    free = jnp.ones(count, dtype=bool)
-    weights, wrong = solve(free)
+    free = np.ones(count, dtype=bool)
+    weights = np.zeros(count)
     # Single exchanges cannot cycle in exact arithmetic; the limit is for rounding.
-    most = ALL_AT_ONCE + 5 * count
-    end = jax.lax.while_loop(
-        lambda state: jnp.any(state.wrong) & (state.exchanges < most),
-        exchange,
-        _Exchange(free, wrong, weights, jnp.asarray(0)),
-    )
-    return jnp.where(bounded, jnp.maximum(end.weights, 0), end.weights) / size
+    for exchanges in range(ALL_AT_ONCE + 5 * count):
+        weights = np.zeros(count)
+        weights[free] = np.linalg.solve(scaled[np.ix_(free, free)], -slope[free])
+        pull = scaled @ weights + slope
+        wrong = bounded & np.where(free, weights < 0, pull < 0)
+        if not wrong.any():
+            break
+        if exchanges >= ALL_AT_ONCE:
+            last = np.flatnonzero(wrong)[-1]
+            wrong = np.arange(count) == last
+        free ^= wrong
+    return np.where(bounded, np.maximum(weights, 0.0), weights) / size

@@ -20,8 +20,8 @@ from ..models.friction_memory import remembered
 from ..models.model import Architecture, Blueprint, Model
 from ..models.networks import FeedForwardSettings, LagrangianNetworkSettings
 from .loss import Data, Objective, Samples, Scale, Windows
-from .stages import DescentStage, MarquardtStage, Stage, StartsStage
-from .training import TrainingSettings
+from .stages import DescentStage, MarquardtStage, StartsStage
+from .training import Stage, TrainingSettings
 
 ModelName = Literal["delan", "chain", "feedforward"]
 ModelChoice = ModelName | Architecture
@@ -54,8 +54,8 @@ SMALL_WORK = 3e10
 # samples would average. Windows hold more of the motion each.
 MOST_PREPARED = 2000
 MOST_WINDOWS = 400
-# Most rounds of starts of a chain, with two starts each, ...
-ROUNDS = 8
+# Most rounds of starts of a chain, with two finalists each, ...
+ROUNDS = 4
 # ... and the share of `seconds` that they may take.
 SEARCH_SHARE = 0.6
 # Iterations without progress after which a chain has converged; it converges fast or not at all.

@@ -1,19 +1,12 @@
-"""The stages of a training: Adam, Levenberg–Marquardt, and random starts of the latter.
-
-A stage improves a model in steps of `chunk` epochs, `epochs` in all (None: until time runs out),
-and ends after `patience` epochs without progress. Its state goes in and comes out: `start` makes it
-from a model, `advance` makes a step (`shares` are the parts of the budget spent before each epoch),
-`retreat` returns to an earlier model with smaller steps, and `model` reads the model.
-"""
+"""The stages of a training: Adam, Levenberg–Marquardt, and random starts of the latter."""
 
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from itertools import repeat
 from typing import Any
 
 import equinox as eqx
@@ -25,45 +18,37 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ..models.chain import settled
 from ..models.model import Model
 from . import adam, marquardt
-from .loss import Data, Objective, Scale, Windows, data_loss
+from .loss import Advance, Data, Objective, Scale, Windows
 
 # A loss, relative to the variance of the torque, at which rounding is all that remains to learn.
 EXACT = 1e-13
 # A loss, relative to the variance of the torque, that no wrong valley reaches: no second start
 # needs to confirm it.
 SOLVED = 1e-7
-# Starts per round, computed in parallel where there are cores. The number is fixed, so that a seed
-# gives the same result on every machine.
+# Starts that are computed at the same time, and the finalists of a round. The number is fixed, so
+# that a seed gives the same result on every machine.
 TOGETHER = 2
-# Most samples, or windows, that a start uses: enough to tell valleys apart. Windows hold more of
-# the motion each.
+# Most samples, or windows, that a finalist uses: enough to tell valleys apart. Windows hold more of
+# the motion each. The heats before need half of them.
 SAMPLES = 500
 WINDOWS = 150
-# Most iterations of a start.
+# The heats of a round before its final: how many starts take part, the best of the heat before, and
+# their iterations. Ten iterations tell most wrong valleys.
+HEATS = ((16, 10), (6, 25))
+# Most iterations of a finalist.
 ITERATIONS = 150
 # A start ends if its loss has not fallen below this share in this many iterations.
 GAIN = 0.95
 GAIN_ITERATIONS = 15
-# Two starts whose validation losses differ by less than this factor ended in the same valley.
-AGREED = 1.05
-# So did two whose training losses differ by less than this factor, if their validation losses are
-# below the following multiple of the training losses. In wrong valleys they are above.
+# Two starts ended in the same valley if their training losses differ by less than the first factor,
+# and if their validation losses differ by less than the second one or are below the third multiple
+# of the training losses. In wrong valleys they are above.
 AGREED_IN_TRAINING = 1.1
+AGREED = 1.05
 HOLDS = 3.0
 
 # Only one thread compiles at a time; otherwise every thread would compile the same program.
 _COMPILING = threading.Lock()
-
-_validate = eqx.filter_jit(data_loss)
-
-
-@dataclass(frozen=True)
-class Advance:
-    """The losses after a step of a stage, and whether the stage is finished."""
-
-    training: float
-    validation: float
-    finished: bool = False
 
 
 class DescentState(eqx.Module):
@@ -130,7 +115,7 @@ class MarquardtStage:
             state, self.training, self.scale, self.objective, self.settings
         )
         loss = float(value)
-        validation = float(_validate(state.model, self.validation, self.scale, self.objective))
+        validation = marquardt.data_loss(state.model, self.validation, self.scale, self.objective)
         return state, Advance(loss, validation, finished=bool(state.stalled) or loss < EXACT)
 
     def retreat(self, state: marquardt.MarquardtState, model: Any) -> marquardt.MarquardtState:
@@ -152,20 +137,6 @@ class StartsState(eqx.Module):
     model: Any
     losses: Float[Array, " starts"]
     trained: Float[Array, " starts"]
-
-
-@dataclass(frozen=True)
-class _Race:
-    """The starts of a round that have solved the task.
-
-    Only an earlier start ends a later one, whichever was faster, so that the result does not depend
-    on the speed of threads.
-    """
-
-    solved: set[int] = field(default_factory=set)
-
-    def is_over_for(self, index: int) -> bool:
-        return any(winner < index for winner in self.solved)
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,17 +179,15 @@ class StartsStage:
         # The first of those that solved the task, or else the best.
         best = min(ends, key=lambda end: max(end.validation, SOLVED))
         done = int(np.isfinite(state.losses).sum())
-        places = slice(done, done + TOGETHER)
+        places = slice(done, done + len(ends))
         losses = state.losses.at[places].set(jnp.asarray([end.validation for end in ends]))
         trained = state.trained.at[places].set(jnp.asarray([end.training for end in ends]))
         model = state.model
         if best.validation <= float(jnp.min(state.losses)):
             model = best.model
-        finished = (
-            best.validation < SOLVED
-            or agreed(np.asarray(losses), np.asarray(trained))
-            or time.perf_counter() > self.until
-        )
+        # Finalists of one round come from the same samples; another round confirms them.
+        confirmed = done > 0 and agreed(np.asarray(losses), np.asarray(trained))
+        finished = best.validation < SOLVED or confirmed or time.perf_counter() > self.until
         step = Advance(best.training, float(jnp.min(losses)), finished=finished)
         return StartsState(model, losses, trained), step
 
@@ -229,50 +198,59 @@ class StartsStage:
         return state.model
 
     def _round(self, key: PRNGKeyArray) -> list[_StartEnd]:
-        """Return the ends of new starts on a random part of the training data."""
-        rows_key, *keys = jax.random.split(key, TOGETHER + 1)
+        """Return the finalists of new starts on a random part of the training data."""
+        rows_key, *keys = jax.random.split(key, HEATS[0][0] + 1)
         part = _part(self.training, rows_key)
+        half = part.rows(np.arange(0, len(part), 2))
         with jax.enable_x64(True):
             models = [self.build(model_key) for model_key in keys]
-        # Threads suffice, because XLA releases the interpreter while it computes.
-        with ThreadPoolExecutor(TOGETHER) as pool:
-            each = (range(TOGETHER), models, repeat(part), repeat(_Race()))
-            return list(pool.map(self._descend, *each))
+        # At first frames may stretch: that opens ways around obstacles which rotations do not have.
+        untied = self.scale.untied()
+        for count, iterations in HEATS:
+            heat = partial(self._iterate, data=half, scale=untied, most=iterations)
+            ends = self._side_by_side(heat, models[:count])
+            # Sorting keeps the order of equals, so that the result does not depend on threads.
+            ends.sort(key=lambda end: end[1])
+            models = [model for model, _ in ends]
+            if ends[0][1] < SOLVED / 10:
+                return self._side_by_side(partial(self._finish, part=part), models[:1])
+        return self._side_by_side(partial(self._finish, part=part), models[:TOGETHER])
 
-    def _descend(self, index: int, model: Any, part: Data, race: _Race) -> _StartEnd:
-        is_over = partial(race.is_over_for, index)
-        with jax.enable_x64(True):
-            # At first frames may stretch: that opens ways around obstacles which rotations do not
-            # have. Then they are settled and tied.
-            model, _ = self._iterate(model, part, self.scale.untied(), is_over)
-            model, loss = self._iterate(_settled(model), part, self.scale, is_over)
-            validation = float(_validate(model, self.validation, self.scale, self.objective))
-        if validation < SOLVED:
-            race.solved.add(index)
-        if is_over() or not np.isfinite(validation):
+    def _side_by_side(self, step: Callable[[Any], Any], models: list[Any]) -> list[Any]:
+        """Apply a step to each model in threads, because XLA releases the interpreter."""
+
+        def inside(model: Any) -> Any:
+            with jax.enable_x64(True):
+                return step(model)
+
+        with ThreadPoolExecutor(TOGETHER) as pool:
+            return list(pool.map(inside, models))
+
+    def _finish(self, model: Any, part: Data) -> _StartEnd:
+        """Settle and tie the frames of a finalist, and let it converge."""
+        model, _ = self._iterate(model, part, self.scale.untied(), ITERATIONS)
+        model, loss = self._iterate(_settled(model), part, self.scale, ITERATIONS)
+        validation = marquardt.data_loss(model, self.validation, self.scale, self.objective)
+        if not np.isfinite(validation):
             # Worse than any other, but finite: the start counts as done.
             validation = np.finfo(float).max
         return _StartEnd(model, validation, loss)
 
-    def _iterate(
-        self, model: Any, part: Data, scale: Scale, is_over: Callable[[], bool]
-    ) -> tuple[Any, float]:
+    def _iterate(self, model: Any, data: Data, scale: Scale, most: int) -> tuple[Any, float]:
         """Run Levenberg–Marquardt while it is worthwhile; return the model and its loss."""
         state = marquardt.init(model, self.settings)
         losses: list[float] = []
         compiling: AbstractContextManager[Any] = _COMPILING
-        for _ in range(ITERATIONS):
+        for _ in range(most):
             with compiling:
-                state, loss = marquardt.update(state, part, scale, self.objective, self.settings)
+                state, loss = marquardt.update(state, data, scale, self.objective, self.settings)
             compiling = nullcontext()
             losses.append(float(loss))
             stopped = self.stop is not None and self.stop.is_set()
-            if stopped or is_over() or time.perf_counter() > self.until or _is_done(losses):
+            if stopped or time.perf_counter() > self.until or _is_done(losses):
                 break
-        return state.model, losses[-1]
-
-
-Stage = DescentStage | MarquardtStage | StartsStage
+        loss = losses[-1]
+        return state.model, loss if np.isfinite(loss) else np.inf
 
 
 def _is_done(losses: Sequence[float]) -> bool:
@@ -293,7 +271,8 @@ def agreed(losses: Float[np.ndarray, " starts"], trained: Float[np.ndarray, " st
     low, second = losses[best]
     holds = (losses[best] < HOLDS * trained[best]).all()
     alike = trained[best].max() < AGREED_IN_TRAINING * trained[best].min()
-    return bool(second < AGREED * low or (holds and alike))
+    # Starts in wrong valleys fail on validation alike, though not in training.
+    return bool(alike and (holds or second < AGREED * low))
 
 
 def _settled(model: Model) -> Model:

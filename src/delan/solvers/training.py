@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import jax
 from jaxtyping import PRNGKeyArray
@@ -15,9 +15,8 @@ from .. import storage
 from ..errors import DataError, ModelFileError, SettingsError
 from ..models.dynamics import InverseDynamics
 from .adam import DescentSettings
-from .loss import Objective
+from .loss import Advance, Data, Objective
 from .marquardt import MarquardtSettings
-from .stages import Advance, Stage
 
 Optimizer = Literal["auto", "adam", "lm"]
 Accelerations = Literal["given", "none"]
@@ -87,6 +86,44 @@ class TrainingSettings:
     def by_clock(self) -> bool:
         """Whether `seconds` alone limit the training."""
         return self.seconds is not None and self.epochs is None
+
+
+@runtime_checkable
+class Stage(Protocol):
+    """A method that improves a model in steps of `chunk` epochs (`stages.py`).
+
+    There are `epochs` in all (None: until time runs out); the stage ends after `patience` epochs
+    without progress.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def training(self) -> Data: ...
+    @property
+    def chunk(self) -> int: ...
+    @property
+    def epochs(self) -> int | None: ...
+    @property
+    def patience(self) -> float: ...
+
+    def start(self, model: Any) -> Any:
+        """Return the state before the first step."""
+        ...
+
+    def advance(
+        self, state: Any, shares: Sequence[float], key: PRNGKeyArray
+    ) -> tuple[Any, Advance]:
+        """Return the state after a step; `shares` of the budget are spent before each epoch."""
+        ...
+
+    def retreat(self, state: Any, model: Any) -> Any:
+        """Return a state that continues from an earlier model with smaller steps."""
+        ...
+
+    def model(self, state: Any) -> Any:
+        """Return the model of a state."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from ..segments import TimeFaults, cut_out
 from . import cases
 from .agreement import examine_agreement, find_exchange, in_order
 from .checked_log import CheckedLog, DescribedRobot, TorqueRows, filtered
+from .contradictions import compare_trajectories
 from .coverage import examine_coverage, examine_levels, examine_quantisation, quanta
 from .finding import Finding, RowMap, worst_first
 from .finding import Severity as Severity
@@ -68,7 +69,11 @@ def examine(
         findings += examine_repeats(log)
         levels = examine_levels(log)
         findings += levels
-        log = _with_motion(replace(log, model=model, limits=limits), levels)
+        log = _with_motion(replace(log, model=model, limits=limits, part=part), levels)
+        if not part:
+            contradictions, log = compare_trajectories(log)
+            findings += contradictions
+        log = replace(log, match=match_description(log))
         for check in CHECKS:
             if not (part and check in WHOLE_LOG):
                 findings += check(log)
@@ -138,8 +143,7 @@ def _with_motion(log: CheckedLog, levels: Sequence[Finding]) -> CheckedLog:
             for first, end in finding.rows:
                 stuck[first:end] = True
     motion = filtered(log.t, log.columns, cut_out(log.segments, stuck))
-    log = replace(log, dead=frozenset(dead), motion=motion)
-    return replace(log, match=match_description(log))
+    return replace(log, dead=frozenset(dead), motion=motion)
 
 
 def _located(findings: Sequence[Finding], recording: Recording) -> list[Finding]:

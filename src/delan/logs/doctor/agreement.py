@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...joints import Joints, Recording
+from ..options import EXCHANGEABLE
 from ..segments import RATIO_HARM
 from . import cases
 from .checked_log import CheckedLog, Motion, filtered
@@ -36,8 +37,6 @@ LAG_GAIN = 0.5
 LAG_CERTAINTY = 4.0
 # Another order of columns must leave at most this share of the residual of the logged order.
 MUCH_BETTER = 0.5
-# Quantities that may stand under each other's names.
-EXCHANGEABLE: tuple[str, ...] = ("q", "qd", "tau")
 
 # Ratio of rates in radians to rates computed from positions in degrees.
 DEGREE = np.pi / 180

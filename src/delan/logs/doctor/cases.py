@@ -37,18 +37,17 @@ GAP_WITH_ACCELERATIONS = Case(
     "nothing: `delan fit` uses the logged accelerations and differentiates nothing across a gap"
     + _GAP_NEXT_TIME,
 )
-_MIXED_REMEDY = "cut the log by rate, or resample it to one rate"
 MIXED_RATES = Case(
     "mixed_rates",
-    "mixed sampling rates: trajectories at {slowest:g} to {fastest:g} Hz; {count} of {total} rows "
-    "differ",
-    _MIXED_REMEDY,
+    "trajectories are sampled at {slowest:g} to {fastest:g} Hz, {count} of {total} rows at another "
+    "rate than the usual {usual:.3g} Hz",
+    "nothing: `delan fit` resamples these trajectories to {usual:.3g} Hz",
 )
 MIXED_STEPS = Case(
     "mixed_rates",
     "mixed sampling rates: steps of different lengths inside trajectories; {count} of {total} rows "
     "differ",
-    _MIXED_REMEDY,
+    "cut the log where the rate changes, or resample it to one rate",
 )
 JITTER = Case(
     "jitter",
@@ -210,7 +209,10 @@ EXCHANGED = Case(
 
 # Torque
 
-_TORQUE_SIGN_REMEDY = "change the sign of tau{joint}, or of q{joint} and its derivatives (--flip)"
+_TORQUE_SIGN_REMEDY = (
+    "change the sign of tau{joint} (--flip tau:{joint}), or of q{joint} and its derivatives "
+    "(--flip q:{joint})"
+)
 NEGATIVE_INERTIA = Case(
     "sign",
     "has the opposite sign of the motion: it falls where the joint's acceleration rises, a "
@@ -221,6 +223,12 @@ NEGATIVE_FRICTION = Case(
     "sign",
     "has the opposite sign of the motion: it acts along the motion where friction opposes it",
     _TORQUE_SIGN_REMEDY,
+)
+ALL_REVERSED = Case(
+    "sign",
+    "has the opposite sign of the motion in all joints: a negative inertia, or friction that acts "
+    "along the motion (joints that show it: {shown}; none shows the right sign)",
+    "change the sign of all torques (--flip tau)",
 )
 _DRY = "dry friction ({dry:.0%})"
 _VISCOUS = "viscous friction ({viscous:.0%})"
@@ -248,6 +256,28 @@ SCATTERED_LAGS = Case(
     "the torque of each joint lags the motion by a different delay ({milliseconds:+.3g} [ms])",
     "nothing, if joints stick or drives are elastic; otherwise compare the clocks of torque and "
     "motion",
+)
+
+# Torque of one trajectory against the others
+
+_OF_OTHERS = "that other trajectories have for the same motion (joints concerned: {joints})"
+CONTRADICTING_SIGN = Case(
+    "contradiction",
+    "in trajectory {trajectory} the torque has the opposite sign of the one " + _OF_OTHERS,
+    "change the sign of tau in the file of this trajectory, or leave the file out; --flip changes "
+    "it in all files",
+)
+CONTRADICTING_GAIN = Case(
+    "contradiction",
+    "in trajectory {trajectory} the torque is {ratio:.3g} times the one " + _OF_OTHERS,
+    "use one unit and one gain in all files (divide tau of this one by {ratio:.3g}), or leave the "
+    "file out; nothing, if the robot carried another load",
+)
+CONTRADICTING_OFFSET = Case(
+    "contradiction",
+    "in trajectory {trajectory} the torque is {offset:+.3g} from the one " + _OF_OTHERS,
+    "subtract the offset, calibrate the sensor before each recording, or leave the file out; "
+    "nothing, if the robot carried another load",
 )
 
 # Torque against a URDF

@@ -60,7 +60,7 @@ class Motion:
         t: time [s].
         q, velocity, acceleration: positions and their derivatives, from the positions alone.
         logged: all other channels of the log through the same filter.
-        segment: number of the segment of each sample.
+        segment: number of the segment of each sample; starts: first row of each segment in the log.
         step: time between samples [s]; period: time between rows of the log [s].
         cutoff: cut-off of the filter [Hz].
     """
@@ -71,6 +71,7 @@ class Motion:
     acceleration: Float[np.ndarray, "samples dof"]
     logged: dict[str, Float[np.ndarray, "samples dof"]]
     segment: Int[np.ndarray, " samples"]
+    starts: tuple[int, ...]
     step: float
     period: float
     cutoff: float
@@ -97,11 +98,13 @@ def filtered(t: Column, columns: Columns, segments: tuple[LogSegment, ...]) -> M
         return None
     step = _common_step(usable)
     resampled = []
+    starts = []
     for segment in usable:
         if 0.5 < segment.step / step < 2:
             signals = _resampled(t, columns, segment, step)
             if len(signals["t"]) >= FEWEST_ROWS:
                 resampled.append(signals)
+                starts.append(segment.start)
     if not resampled:
         return None
     cutoff = cutoff_of([signals["q"] for signals in resampled], step)
@@ -122,6 +125,7 @@ def filtered(t: Column, columns: Columns, segments: tuple[LogSegment, ...]) -> M
         velocity=joined.pop("velocity"),
         acceleration=joined.pop("acceleration"),
         segment=joined.pop("segment"),
+        starts=tuple(starts),
         logged=joined,
         step=step * every,
         period=step,
@@ -275,6 +279,7 @@ class CheckedLog:
         model: torques according to a description of the robot.
         limits: limits of the joints.
         match: agreement of the torques with those of `model`, None if they were not compared.
+        part: whether it is a part of a log, which says less than the whole.
     """
 
     recording: Recording
@@ -287,6 +292,7 @@ class CheckedLog:
     model: TorqueRows | None = None
     limits: JointLimits | None = None
     match: DescriptionMatch | None = None
+    part: bool = False
 
     @property
     def joints(self) -> Joints:

@@ -19,7 +19,7 @@ Span = tuple[int, int]
 Kind = Literal[
     "non_finite", "outlier", "wrapped", "gap", "jitter", "duplicate", "clock_reset", "mixed_rates",
     "interleaved", "short", "dead", "stuck", "saturated", "quantised", "units", "sign", "mismatch",
-    "exchanged", "delay", "excitation", "friction", "coverage", "excerpt",
+    "exchanged", "contradiction", "delay", "excitation", "friction", "coverage", "excerpt",
 ]
 # fmt: on
 
@@ -43,6 +43,7 @@ WHY: dict[Kind, str] = {
     "sign": "masses are positive and friction takes energy: no physical model can fit this",
     "mismatch": "two columns that should describe one motion do not, so one of them is wrong",
     "exchanged": "a model learned from this log takes velocities or torques for positions",
+    "contradiction": "no model can fit two torques for one motion; it learns a mean of both",
     "delay": "torque is paired with motion it did not cause, so inertia appears as friction",
     "excitation": "a model cannot learn what a joint did not do in the log",
     "friction": "friction in the log must be in the model; `--friction auto` chooses its terms",
@@ -73,6 +74,7 @@ class Finding:
         row: the row that the sentence names, such as that of the largest spike.
         trajectory: label of the first trajectory concerned, None for the whole log.
         other_parts: number of other parts of a large log with the same finding.
+        repaired: options that repaired the fault, None if it was not repaired.
     """
 
     case: Case
@@ -84,6 +86,7 @@ class Finding:
     row: int | None = None
     trajectory: int | None = None
     other_parts: int = 0
+    repaired: str | None = None
 
     @property
     def kind(self) -> Kind:
@@ -95,6 +98,8 @@ class Finding:
         sentence = self._render(self.case.text)
         if self.other_parts:
             sentence += f"; the same in {plural(self.other_parts, 'other part')} of the log"
+        if self.repaired is not None:
+            sentence += f"; repaired: the log was read {self.repaired}"
         return sentence
 
     @property

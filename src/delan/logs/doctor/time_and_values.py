@@ -65,8 +65,12 @@ def examine_time(recording: Recording, faults: TimeFaults) -> list[Finding]:
     findings = _order(recording, faults)
     if faults.gap.any():
         findings.append(_gaps(recording, faults))
-    if faults.mixed.any():
+    if faults.other_rate.any():
         findings.append(_mixed_rates(faults))
+    if faults.mixed.any():
+        measured = {"count": int(np.count_nonzero(faults.mixed)), "total": len(faults.t)}
+        rows = spans(faults.mixed)
+        findings.append(Finding(cases.MIXED_STEPS, "error", None, "t", measured, rows=rows))
     elif faults.jitter > JITTER_SEEN:
         severity = "warning" if faults.jitter > JITTER_HARM else "note"
         measured = {"jitter": faults.jitter, "step": faults.step / faults.scale}
@@ -123,11 +127,11 @@ def _mixed_rates(faults: TimeFaults) -> Finding:
     measured = {
         "slowest": min(rates),
         "fastest": max(rates),
-        "count": int(np.count_nonzero(faults.mixed)),
+        "usual": faults.scale / faults.common_step,
+        "count": int(np.count_nonzero(faults.other_rate)),
         "total": len(faults.t),
     }
-    case = cases.MIXED_RATES if len(rates) > 1 else cases.MIXED_STEPS
-    return Finding(case, "error", None, "t", measured, rows=spans(faults.mixed))
+    return Finding(cases.MIXED_RATES, "note", None, "t", measured, rows=spans(faults.other_rate))
 
 
 def _labels(recording: Recording, faults: TimeFaults) -> list[Finding]:

@@ -22,6 +22,12 @@ DISTINGUISHABLE = 0.02
 VISIBLE = 0.01
 # ... and if the weight is this many times its standard error.
 CERTAINTY = 4.0
+# A weight of the wrong sign is an error if it is this many times its standard error, and a warning
+# below: the errors, from eight parts, are so uncertain that 4 occurs once in some hundred weights.
+ERROR_CERTAINTY = 6.0
+# Joints whose sign is uncertain speak against a reversal of all joints if their dry friction, taken
+# together, has the right sign by this many standard errors.
+SPEAKS_AGAINST = 1.0
 # Friction is absent if its standard error is below this share of the torque's standard deviation.
 ABSENT = 0.05
 
@@ -76,22 +82,51 @@ class TermWeight:
         distinguishable = self.unique > DISTINGUISHABLE and effect > VISIBLE
         return bool(distinguishable and abs(self.value) > CERTAINTY * self.error)
 
+    @property
+    def in_errors(self) -> float:
+        """The value in standard errors; beyond `CERTAINTY` in either direction it counts no more.
+
+        A value without an error is that of a term that does not occur.
+        """
+        if not self.error > 0:
+            return 0.0
+        return float(np.clip(self.value / self.error, -CERTAINTY, CERTAINTY))
+
 
 @dataclass(frozen=True)
 class JointTerms:
-    """Inertia, viscous friction and dry friction of one joint."""
+    """Inertia, viscous friction and dry friction of one joint.
+
+    Attributes:
+        samples: independent samples of the log per weight.
+    """
 
     inertia: TermWeight
     viscous: TermWeight
     dry: TermWeight
+    samples: float
+
+    @property
+    def sign(self) -> TermWeight | None:
+        """The weight that shows the sign of the torque, None if none is certain."""
+        for weight in (self.inertia, self.dry):
+            if weight.certain:
+                return weight
+        return None
 
     @property
     def violation(self) -> Case | None:
         """The law of mechanics that these weights violate."""
-        if self.inertia.certain:
-            return cases.NEGATIVE_INERTIA if self.inertia.value < 0 else None
-        wrong = self.dry.certain and self.dry.value < 0
-        return cases.NEGATIVE_FRICTION if wrong else None
+        if self.sign is None or self.sign.value > 0:
+            return None
+        return cases.NEGATIVE_INERTIA if self.inertia.certain else cases.NEGATIVE_FRICTION
+
+    @property
+    def clearly_reversed(self) -> bool:
+        """Whether the violation is beyond doubt."""
+        if self.sign is None or self.samples < SAMPLES_PER_WEIGHT:
+            return False
+        return -self.sign.value > ERROR_CERTAINTY * self.sign.error
 
     @property
     def friction(self) -> Case:
@@ -112,18 +147,29 @@ class JointTerms:
 
 def examine_torque(log: CheckedLog) -> list[Finding]:
     """Report signs and friction of the joints that are not dead."""
-    motion = log.motion
-    alive = log.alive
-    if motion is None or not alive:
+    if log.motion is None or not log.alive:
         return []
+    terms = joint_terms(log.motion, log.alive)
+    friction = []
+    for joint, weights in terms.items():
+        if weights.violation is None:
+            measured = {"dry": weights.dry.value, "viscous": weights.viscous.value}
+            friction.append(Finding(weights.friction, "note", joint, "tau", measured))
+    return _signs(terms, part=log.part) + friction
+
+
+def joint_terms(motion: Motion, alive: list[int]) -> dict[int, JointTerms]:
+    """Return inertia and friction of each joint that has a torque, {} if the motion is too short.
+
+    They come from a regression of the torque on the terms of any arm.
+    """
     features = torque_features(motion, alive)
     if len(motion) < 2 * features.shape[1]:
-        return []
+        return {}
     regression = Regression(features)
     fit = regression.fit(motion.logged["tau"][:, alive])
     unique = regression.unique / len(motion)
-    signs = []
-    friction = []
+    terms = {}
     for index, joint in enumerate(alive):
         deviation = float(motion.logged["tau"][:, joint].std())
         if deviation == 0:
@@ -135,13 +181,50 @@ def examine_torque(log: CheckedLog) -> list[Finding]:
             value = float(fit.weights[feature, index] / deviation)
             error = float(fit.errors[feature, index] / deviation)
             weights.append(TermWeight(value, error, float(unique[feature])))
-        terms = JointTerms(*weights)
-        if terms.violation is not None:
-            signs.append(Finding(terms.violation, "error", joint, "tau"))
+        inertia, viscous, dry = weights
+        samples = motion.independent / features.shape[1]
+        terms[joint] = JointTerms(inertia, viscous, dry, samples)
+    return terms
+
+
+def _signs(terms: Mapping[int, JointTerms], *, part: bool) -> list[Finding]:
+    """Report reversed torques, as one finding if those of all joints are reversed."""
+    violations = {}
+    for joint, weights in terms.items():
+        if weights.violation is not None:
+            violations[joint] = weights.violation
+    # Too few joints may show their sign in a part of a log.
+    if not part and len(terms) > 1 and _all_reversed(terms):
+        clear = any(terms[joint].clearly_reversed for joint in violations)
+        severity = "error" if clear else "warning"
+        measured = {"shown": tuple(violations)}
+        return [Finding(cases.ALL_REVERSED, severity, None, "tau", measured)]
+    findings = []
+    for joint, violation in violations.items():
+        severity = "error" if terms[joint].clearly_reversed else "warning"
+        findings.append(Finding(violation, severity, joint, "tau"))
+    return findings
+
+
+def _all_reversed(terms: Mapping[int, JointTerms]) -> bool:
+    """Decide whether the torques of all joints are reversed, or only those that show it.
+
+    A sign convention concerns all joints, a wrong cable or column one. It is a convention if no
+    joint shows the right sign and if the joints without a certain sign, taken together, do not lean
+    to the right one. Only dry friction leans: it is the term that slow motion shows first.
+    """
+    reversed_joints = 0
+    leanings = []
+    for weights in terms.values():
+        if weights.sign is None:
+            leanings.append(weights.dry.in_errors)
+        elif weights.sign.value > 0:
+            return False
         else:
-            measured = {"dry": terms.dry.value, "viscous": terms.viscous.value}
-            friction.append(Finding(terms.friction, "note", joint, "tau", measured))
-    return signs + friction
+            reversed_joints += 1
+    if not reversed_joints:
+        return False
+    return bool(sum(leanings) <= SPEAKS_AGAINST * np.sqrt(len(leanings)))
 
 
 def torque_features(motion: Motion, alive: list[int]) -> Float[np.ndarray, "samples features"]:

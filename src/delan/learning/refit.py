@@ -1,0 +1,136 @@
+"""A model refitted from near its weights: to other samples, or without each fold of a log in turn.
+
+Every sample of the log is predicted by a model that has not learned from it. These errors choose
+between models; they calibrate the band, and the refitted models are its ensemble.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..joints import Dataset, evenly_spaced
+from ..models.dynamics import in_precision
+from ..models.model import Model
+from ..solvers import marquardt
+from ..solvers.linearised import drive_torques
+from ..solvers.loss import Anchor, Objective, Samples, Scale
+from ..solvers.plan import samples
+from ..solvers.stages import SAMPLES
+from .scores import predict_samples
+from .study import CrossFit, Study
+
+# Iterations of a refit.
+ITERATIONS = 6
+# Folds that are refitted at the same time; XLA and BLAS release the interpreter while they compute.
+TOGETHER = 2
+
+
+def refined(
+    model: Any,
+    training: Dataset,
+    *,
+    rows: np.ndarray | None = None,
+    iterations: int = ITERATIONS,
+    count: int = SAMPLES,
+    objective: Objective | None = None,
+) -> Any:
+    """The model after some iterations on at most `count` of the given samples, or of all."""
+    objective = objective or Objective()
+    with jax.enable_x64(True):
+        data = samples(training, model.friction_settings)
+        if rows is None:
+            rows = np.arange(len(data))
+        data = data.rows(rows[evenly_spaced(len(rows), count)])
+        return _iterated(in_precision(model), data, Scale.of(training, objective), iterations)
+
+
+def _iterated(
+    model: Any, data: Samples, scale: Scale, iterations: int, objective: Objective | None = None
+) -> Any:
+    """The model after some iterations from a short way off."""
+    objective = objective or Objective()
+    state = marquardt.init(model, marquardt.NEARBY)
+    for _ in range(iterations):
+        state, _ = marquardt.update(state, data, scale, objective, marquardt.NEARBY)
+        if bool(state.stalled):
+            break
+    return state.model
+
+
+@dataclass(frozen=True, eq=False)
+class Refit:
+    """Refits a model to the training motion of a study with any fold left out, from near it.
+
+    The memory of friction is computed once, for all rows.
+    """
+
+    model: Model
+    data: Samples
+    scale: Scale
+    iterations: int
+    count: int
+
+    @classmethod
+    def of(
+        cls,
+        model: Model,
+        study: Study,
+        *,
+        anchor: Anchor | None = None,
+        iterations: int = ITERATIONS,
+        count: int = SAMPLES,
+    ) -> "Refit":
+        with jax.enable_x64(True):
+            data = samples(study.dataset, model.friction_settings)
+            scale = replace(Scale.of(study.dataset, study.settings.objective), anchor=anchor)
+        return cls(model, data, scale, iterations, count)
+
+    def __call__(self, study: Study) -> Model:
+        """The model without the present fold of the study."""
+        return self.on(study.training_rows)
+
+    def on(self, rows: np.ndarray) -> Model:
+        """The model refitted to these samples."""
+        rows = rows[evenly_spaced(len(rows), self.count)]
+        with jax.enable_x64(True):
+            model = _iterated(
+                in_precision(self.model), self.data.rows(rows), self.scale, self.iterations
+            )
+        return in_precision(model)
+
+
+def cross_fit(
+    study: Study, model: Model, refit: Callable[[Study], Model], folds: Sequence[int] | None = None
+) -> CrossFit:
+    """Refit a model without each fold, or without those given, and predict what was left out."""
+    if folds is None:
+        folds = range(len(study.split.folds))
+    # The memory of friction is computed once, for all rows.
+    with jax.enable_x64(True):
+        data = samples(study.scored, model.friction_settings)
+    parts = [study.without(number) for number in folds]
+
+    def member(part: Study) -> tuple[Model, np.ndarray]:
+        with jax.enable_x64(True):
+            fitted = refit(part)
+            unseen = data.rows(part.judged_rows)
+            return fitted, drive_torques(in_precision(fitted), unseen)
+
+    with ThreadPoolExecutor(TOGETHER) as pool:
+        members = list(pool.map(member, parts))
+    return CrossFit(
+        members=tuple(fitted for fitted, _ in members),
+        judged=tuple(part.judged for part in parts),
+        predicted=tuple(predicted for _, predicted in members),
+        size=study.torque_size,
+    )
+
+
+def known_fit(study: Study, model: Model) -> CrossFit:
+    """A model that was trained without the present fold, scored on it alone."""
+    judged = study.judged
+    return CrossFit((model,), (judged,), (predict_samples(model, judged),), study.torque_size)

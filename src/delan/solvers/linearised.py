@@ -1,0 +1,255 @@
+"""The torque of a model near its weights, in NumPy: what second-order methods are made of.
+
+JAX differentiates only the part without friction, in chunks of one size. So one compiled program
+serves data of every length, every choice of friction and every part of a log that is left out.
+Friction is linear in most of its weights: its columns follow from the motion alone.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
+
+from ..joints import Dataset
+from ..mechanics.friction_terms import smooth_sign
+from ..models.dynamics import trainable
+from ..models.friction import MOST_LOAD, Friction
+from ..models.model import Model, as_model
+from .loss import Data, Samples, Windows, torque
+
+Rows = Float[np.ndarray, "rows dof"]
+Columns = Float[np.ndarray, "rows dof columns"]
+
+# Rows whose slopes are computed together: 256 rows of a 7-joint chain take a few MB.
+CHUNK = 256
+# The change of a logarithm by which slopes of friction in its speeds are computed.
+SMALL = 1e-5
+
+
+def drive_torques(model: Any, data: Data) -> Rows:
+    """Return the torque of a model at every row, friction included [N m or N].
+
+    It equals that of `inverse_dynamics`, with the one compiled program of `rigid_torques`.
+    """
+    model = as_model(model)
+    rigid = without_friction(model)
+    torque = np.zeros_like(np.asarray(data.tau))
+    if rigid is not None:
+        torque = rigid_torques(rigid, data)
+    if model.friction is None:
+        return torque
+    friction = numpy_friction(model.friction)
+    motion = FrictionMotion.of(data)
+    return with_friction(friction, motion, torque, friction_columns(friction, motion, torque))
+
+
+def with_friction(
+    friction: Friction, motion: "FrictionMotion", rigid: Rows, columns: Columns
+) -> Rows:
+    """Return the torque of the drives: that without friction, and the columns times their weights.
+
+    Load friction is that of links and rotors together, and so not linear in all weights.
+    """
+    weights = np.array(friction.weights.value)
+    gain = load_gain(friction, motion, rigid)
+    if gain is None:
+        return rigid + columns @ weights.ravel()
+    weights[friction.columns.index("load")] = 0.0
+    load = rigid + motion.pushes(np.eye(rigid.shape[1])) @ friction.armature
+    return rigid + columns @ weights.ravel() + (gain - 1) * load
+
+
+def without_friction(model: Model) -> Model | None:
+    """Return the part of a model that JAX differentiates; None if it is friction alone."""
+    if model.mechanics is None and model.residual is None:
+        return None
+    return Model(model.mechanics, None, model.residual)
+
+
+def rigid_torques(model: Any, data: Data) -> Rows:
+    """Return the torque of a model without friction at every row [N m or N]."""
+    model = as_model(model)
+    parts = []
+    for part, count in _chunks(data):
+        parts.append(np.asarray(_torques(model, part))[:count])
+    return np.concatenate(parts)
+
+
+def rigid_slopes(model: Any, data: Data) -> tuple[Rows, Columns]:
+    """Return the torque of a model without friction at every row, and its slopes in the weights."""
+    model = as_model(model)
+    torques = []
+    slopes = []
+    for part, count in _chunks(data):
+        slope, value = _slopes(model, part)
+        torques.append(np.asarray(value)[:count])
+        slopes.append(np.asarray(slope)[:count])
+    return np.concatenate(torques), np.concatenate(slopes)
+
+
+def rigid_slope(
+    mechanics: Any, data: Dataset | Data, std: np.ndarray
+) -> Float[np.ndarray, "entries weights"]:
+    """Return the slopes of the torque, each divided by its joint's standard deviation."""
+    with jax.enable_x64(True):
+        if isinstance(data, Dataset):
+            data = Samples.of(data)
+        slopes = rigid_slopes(mechanics, data)[1]
+    slopes = slopes / std[:, None]
+    return slopes.reshape(-1, slopes.shape[-1])
+
+
+def _chunks(data: Data) -> Iterator[tuple[Data, int]]:
+    """Yield chunks of one size, the last one padded with its last row, and their unpadded sizes.
+
+    Torque and memory are left out: the part without friction does not depend on them.
+    """
+    if data.memory is not None:
+        data = eqx.tree_at(lambda data: data.memory, data, None)
+    columns = jax.tree.map(np.asarray, data)
+    columns = eqx.tree_at(lambda data: data.tau, columns, columns.qd)
+    for first in range(0, len(data), CHUNK):
+        rows = np.minimum(np.arange(first, first + CHUNK), len(data) - 1)
+        yield columns.rows(rows), min(CHUNK, len(data) - first)
+
+
+_torques = eqx.filter_jit(jax.vmap(torque, in_axes=(None, 0)))
+
+
+@eqx.filter_jit
+def _slopes(model: Any, data: Data) -> tuple[Array, Array]:
+    tree, fixed = trainable(model)
+    weights, unravel = ravel_pytree(tree)
+
+    def predicted(weights: Array, sample: Data) -> tuple[Array, Array]:
+        value = torque(eqx.combine(unravel(weights), fixed), sample)
+        return value, value
+
+    slope = jax.vmap(jax.jacrev(predicted, has_aux=True), in_axes=(None, 0))
+    return slope(weights, data)
+
+
+class FrictionMotion(NamedTuple):
+    """What friction depends on at every moment of samples or windows, in NumPy.
+
+    Attributes:
+        qd, qdd: speeds and accelerations; windows have no accelerations.
+        memory: states of the stop operators.
+        window, slope: weights of the moments of each window, and their rates; None for samples.
+    """
+
+    qd: Float[np.ndarray, "moments dof"]
+    qdd: Float[np.ndarray, "moments dof"] | None
+    memory: Float[np.ndarray, "moments stops motors"] | None
+    window: Float[np.ndarray, "rows points"] | None
+    slope: Float[np.ndarray, "rows points"] | None
+
+    @classmethod
+    def of(cls, data: Data) -> "FrictionMotion":
+        memory = None if data.memory is None else np.asarray(data.memory)
+        if isinstance(data, Windows):
+            if memory is not None:
+                memory = memory.reshape(-1, *memory.shape[2:])
+            qd = np.asarray(data.qd)
+            return cls(
+                qd=qd.reshape(-1, qd.shape[-1]),
+                qdd=None,
+                memory=memory,
+                window=np.asarray(data.window),
+                slope=np.asarray(data.slope),
+            )
+        return cls(np.asarray(data.qd), np.asarray(data.qdd), memory, None, None)
+
+    def mean(self, values: Float[np.ndarray, "moments *rest"]) -> Float[np.ndarray, "rows *rest"]:
+        """Return the mean over each window; samples stay as they are."""
+        if self.window is None:
+            return values
+        return _weighted(self.window, values)
+
+    def pushes(self, turn: Float[np.ndarray, "motors dof"]) -> Float[np.ndarray, "rows motors"]:
+        """Return the accelerations of the motors, or their means over windows."""
+        if self.slope is None:
+            assert self.qdd is not None
+            return self.qdd @ turn.T
+        # Integrated by parts, the acceleration is the speed times the rate of the window.
+        return -_weighted(self.slope, self.qd @ turn.T)
+
+
+def _weighted(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
+    values = values.reshape(*weights.shape, *values.shape[1:])
+    return np.einsum("rm,rm...->r...", weights, values)
+
+
+def numpy_friction(friction: Friction) -> Friction:
+    """Return friction of NumPy arrays, whose curves take whole columns."""
+    return jax.tree.map(np.asarray, friction)
+
+
+def friction_columns(friction: Friction, motion: FrictionMotion, rigid: Rows) -> Columns:
+    """Return the torque at the joints of a unit of each linear weight, column by column.
+
+    The load friction of a unit weight is that of the torque without friction, `rigid`.
+    """
+    curves = motor_curves(friction, motion, rigid)
+    turn = friction.transmission
+    # (rows, columns, motors) spread to the joints that each motor drives.
+    spread = curves[:, None] * turn.T[None, :, None, :]
+    return spread.reshape(*rigid.shape, -1)
+
+
+def motor_curves(
+    friction: Friction, motion: FrictionMotion, rigid: Rows
+) -> Float[np.ndarray, "rows columns motors"]:
+    """Return the torque at the motors of a unit of each linear weight."""
+    curves = np.array(motion.mean(np.asarray(friction.features(motion.qd, motion.memory))))
+    if "armature" in friction.settings.terms:
+        curves[:, friction.columns.index("armature")] = motion.pushes(friction.transmission)
+    if "load" in friction.settings.terms:
+        dof = rigid.shape[1]
+        curves[:, friction.columns.index("load"), :dof] = np.abs(rigid) * _step(friction, motion)
+    return curves
+
+
+def _step(friction: Friction, motion: FrictionMotion) -> Rows:
+    """Return the Coulomb step of each joint's own motor."""
+    dof = motion.qd.shape[1]
+    return smooth_sign(motion.qd, np.exp(friction.log_width[:dof]))
+
+
+def load_gain(friction: Friction, motion: FrictionMotion, rigid: Rows) -> Rows | None:
+    """Return by how much a torque without friction counts in the drives' torque; None: by itself.
+
+    Load friction adds a share of that torque in its own direction.
+    """
+    if "load" not in friction.settings.terms:
+        return None
+    dof = rigid.shape[1]
+    share = friction.weights.value[friction.columns.index("load"), :dof]
+    share = np.clip(share, -MOST_LOAD, MOST_LOAD)
+    load = rigid + motion.pushes(np.eye(dof)) @ friction.armature
+    return 1 + share * _step(friction, motion) * np.sign(load)
+
+
+def speed_slopes(friction: Friction, motion: FrictionMotion, rigid: Rows) -> Columns:
+    """Return the slopes of friction in the logarithms of its widths and of its Stribeck speeds."""
+    weights = np.asarray(friction.weights.value)
+    turn = friction.transmission
+
+    def moved(width: float, speed: float) -> np.ndarray:
+        other = eqx.tree_at(
+            lambda friction: (friction.log_width, friction.log_stribeck_speed),
+            friction,
+            (friction.log_width + width, friction.log_stribeck_speed + speed),
+        )
+        return (weights * motor_curves(other, motion, rigid)).sum(axis=1)
+
+    columns = []
+    for width, speed in ((SMALL, 0.0), (0.0, SMALL)):
+        # Each motor depends on its own width and speed alone, so that all may change at once.
+        slope = (moved(width, speed) - moved(-width, -speed)) / (2 * SMALL)
+        columns.append(slope[:, None, :] * turn.T[None])
+    return np.concatenate(columns, axis=2)
