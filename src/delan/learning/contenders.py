@@ -6,6 +6,7 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ..joints import Dataset
 from ..models.friction import Friction, FrictionSettings
@@ -24,7 +25,11 @@ WIDTHS = (64, 16)
 # Steps of Adam that each of these trials gets, and the fewest passes over a long log.
 STEPS = 3000
 LEAST_EPOCHS = 20
-# A network whose error is this many times that of the chain is not tried in other widths.
+# A network is given up if its error is this many times that of the chain early in a trial, after
+# the first trial, and after those of all decays: the rest of a trial or another decay change an
+# error by a few times, a width by tens of per cent.
+HOPELESS_EARLY = 30.0
+HOPELESS_AT_FIRST = 10.0
 HOPELESS = 3.0
 # Iterations of a chain on all samples; and without each fold, on as many samples at most.
 WHOLE_ITERATIONS = 30
@@ -159,14 +164,30 @@ class Network:
                 if best is None or result.error < best.error:
                     best = result
                     chosen = {"width": width, "weight_decay": decay}
-            # Other widths change an error by tens of per cent, not by this factor.
+                if best.error > HOPELESS_AT_FIRST * study.bar:
+                    break
             if best is not None and best.error > HOPELESS * study.bar:
-                chosen["stopped"] = f"more than {HOPELESS:g} times the error of the chain"
+                times = best.error / study.bar
+                chosen["stopped"] = f"its error is {times:.2g} times that of the chain"
                 break
         assert best is not None
         took = time.perf_counter() - began
         cross = _seen_once(study, best.model)
         return Entry(self.name, best.model, best.validation, took, chosen, best, cross=cross)
+
+    def on_every_fold(self, entry: Entry, study: Study) -> Entry:
+        """The entry trained without each fold in turn, as it was without the first one."""
+        if self.name == "feedforward":
+            study = replace(study, friction=None)
+        chosen = entry.chosen
+
+        def refit(part: Study) -> Model:
+            if part.fold == study.fold:
+                return entry.model
+            return self._try(part, chosen["width"], chosen["weight_decay"]).model
+
+        cross = cross_fit(study, entry.model, refit)
+        return replace(entry, validation=cross.scores(), cross=cross)
 
     def _try(self, study: Study, width: int, decay: float) -> TrainingResult:
         kinds = {"delan": LagrangianNetworkSettings, "feedforward": FeedForwardSettings}
@@ -176,6 +197,8 @@ class Network:
             epochs = max(LEAST_EPOCHS, STEPS * min(DescentSettings.batch, count) // count)
         objective = replace(study.settings.objective, weight_decay=decay)
         settings = replace(study.settings, epochs=epochs, optimizer="adam", objective=objective)
+        if np.isfinite(study.bar):
+            settings = replace(settings, hopeless=HOPELESS_EARLY * study.bar)
         return fit_model(replace(study, settings=settings), kinds[self.name](width=width))
 
 

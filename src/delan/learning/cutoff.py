@@ -20,8 +20,7 @@ from ..errors import DataError
 from ..joints import Dataset, Recording, evenly_spaced, nonzero_scale
 from ..logs.doctor.checked_log import cutoff_of
 from ..logs.excerpts import excerpt_of
-from ..logs.filters import HIGHEST_CUTOFF
-from ..logs.preparation import PreparationSettings, stride
+from ..logs.preparation import PreparationSettings, scoring_bandwidth, stride
 from ..logs.preparation import prepare as prepared_by
 from ..logs.segments import usual_step
 from ..logs.split import Split, split, split_key
@@ -34,32 +33,38 @@ from .refit import Refit, cross_fit
 from .scores import predict_samples
 from .study import NOTHING, CrossFit, Study, Watcher
 
-# Cut-offs that are tried: the first [Hz], the factor from each to the next, and their number.
+# Cut-offs that are tried: the first [Hz] and the factor from each to the next. The last is the
+# bandwidth of the scores: faster motion is in no score.
 LOWEST = 1.0
 STEP = 1.5
-TRIALS = 12
+# Cut-offs whose errors are below this multiple of the least are equally good. The middle one of
+# them is chosen, far from where motion is lost and from where noise comes in.
+EQUALLY_GOOD = 1.05
 # The most memory of a recording that the choice is made on [bytes]; of a larger one, segments
 # evenly spread over it.
 MOST_BYTES = 64e6
 # Samples that the choice is made on at least, if the recording has as many rows.
 LEAST_ROWS = 1500
 # Iterations of the first fit after its starts, and its share of the seconds.
-POLISH = 40
+POLISH = 10
 FIRST_SHARE = 0.6
 # The walk over cut-offs ends on either side when the error was this many times the best twice in a
 # row.
 WORSE = 1.02
-# Corrections of a delay: a model fitted to delayed torques has absorbed a part of the delay.
+# Corrections of a delay: a model fitted to delayed torques has absorbed a part of the delay. They
+# end when one is smaller than this [s].
 DELAY_STEPS = 4
-# Friction and elastic drives look like a delay. One is believed if the estimates of all folds lie
-# within this share of their median, or this close to it [s], ...
-DELAY_AGREES = 0.25
-DELAY_CLOSE = 1e-3
-# ... if it is not longer than this many samples, or than this [s], which a bus may take, ...
+DELAY_SMALL = 2e-4
+# Friction and elastic drives look like a delay of tens of milliseconds, whose removal takes away a
+# tenth of the error; that of a true delay takes away most of it. One is believed if the error falls
+# below this share, ...
+DELAY_GAIN = 0.5
+# ... if the folds agree on it to this share of it, or to this time [s], ...
+DELAY_AGREES = 0.1
+DELAY_CLOSE = 1.5e-3
+# ... and if it is not longer than this many samples, or than this [s], which a bus may take.
 DELAY_SAMPLES = 5
-DELAY_SECONDS = 0.03
-# ... and if it brings the validation error below this share.
-DELAY_GAIN = 0.95
+DELAY_SECONDS = 0.05
 # The most samples of a fold that a delay is computed from.
 DELAY_ROWS = 1000
 # Iterations at each cut-off, without each fold.
@@ -81,7 +86,7 @@ class PreparationChoice:
     Attributes:
         delay_error: standard error of the delay, from the differences between folds [s].
         delay_gain: the share of the validation error that goes away with the delay.
-        at_edge: whether the best cut-off is the first or the last that could be tried.
+        at_edge: whether the best cut-off is the first that could be tried.
         split: the folds, the same for every cut-off.
     """
 
@@ -133,7 +138,7 @@ def choose_preparation(recording: Recording, search: CutoffSearch) -> Preparatio
     every = min(stride(recording, float(grid[place])), max(1, len(recording.t) // LEAST_ROWS))
     desk = _Desk(recording, grid, every, search)
     trials = desk.walk(place)
-    chosen = min(trials, key=lambda at: trials[at].validation)
+    chosen = _middle_of_the_best(trials)
     delay = desk.delay(chosen, trials[chosen])
     tried = [CutoffTrial(float(grid[at]), trials[at].validation) for at in sorted(trials)]
     return PreparationChoice(
@@ -142,7 +147,7 @@ def choose_preparation(recording: Recording, search: CutoffSearch) -> Preparatio
         delay_error=delay.error,
         delay_gain=delay.gain,
         start=trials[chosen].start,
-        at_edge=len(trials) > 1 and chosen in (0, len(grid) - 1),
+        at_edge=len(trials) > 1 and chosen == 0,
         split=desk.split,
     )
 
@@ -152,15 +157,28 @@ def _rate(recording: Recording) -> float:
 
 
 def _grid(recording: Recording) -> Float[np.ndarray, " cutoffs"]:
-    grid = LOWEST * STEP ** np.arange(TRIALS)
-    grid = grid[grid <= HIGHEST_CUTOFF * _rate(recording)]
-    if not len(grid):
+    last = scoring_bandwidth(_rate(recording))
+    steps = np.log(last / LOWEST) / np.log(STEP)
+    if steps < 0:
         problem = (
             f"is sampled at {_rate(recording):.3g} Hz, too slowly to differentiate; "
             "log at 20 Hz or more, or log qdd"
         )
         raise DataError(recording.source, problem)
-    return grid
+    return np.append(LOWEST * STEP ** np.arange(np.ceil(steps)), last)
+
+
+def _middle_of_the_best(trials: dict[int, "_Trial"]) -> int:
+    """Return the middle of the neighbours of the best cut-off that are as good as it."""
+    best = min(trials, key=lambda at: trials[at].validation)
+    bound = EQUALLY_GOOD * trials[best].validation
+    ends = []
+    for step in (-1, 1):
+        at = best
+        while at + step in trials and trials[at + step].validation <= bound:
+            at += step
+        ends.append(at)
+    return sum(ends) // 2
 
 
 def _guess(recording: Recording) -> float:
@@ -229,26 +247,24 @@ class _Desk:
         """The delay of the torques, none if the folds do not agree on one."""
         trial = best
         seconds = 0.0
-        spread = 0.0
+        more = np.zeros(1)
+        longest = max(DELAY_SECONDS, DELAY_SAMPLES * usual_step(self.recording.t))
         for _ in range(DELAY_STEPS):
             if self.over:
                 return _Delay()
             more = self._lags(trial, self.study(place, seconds))
             usual = float(np.median(more))
-            spread = float(np.std(more, ddof=1) / np.sqrt(len(more)))
-            apart = float(np.abs(more - usual).max())
-            if apart > max(DELAY_CLOSE, DELAY_AGREES * abs(seconds + usual)):
-                return _Delay()
-            if abs(usual) < max(2 * spread, DELAY_CLOSE / 10):
+            if abs(usual) < DELAY_SMALL:
                 break
             seconds += usual
-            if abs(seconds) > max(DELAY_SECONDS, DELAY_SAMPLES * usual_step(self.recording.t)):
-                return _Delay()
             trial = self.score(place, trial.start, seconds)
-        gain = 1 - trial.validation / best.validation
-        if not trial.validation < DELAY_GAIN * best.validation:
+            if abs(seconds) > longest or trial.validation > DELAY_GAIN * best.validation:
+                return _Delay()
+        apart = float(np.abs(more - np.median(more)).max())
+        if seconds == 0 or apart > max(DELAY_CLOSE, DELAY_AGREES * abs(seconds)):
             return _Delay()
-        return _Delay(seconds, spread, gain)
+        error = float(np.std(more, ddof=1) / np.sqrt(len(more)))
+        return _Delay(seconds, error, 1 - trial.validation / best.validation)
 
     def _lags(self, trial: _Trial, study: Study) -> Float[np.ndarray, " folds"]:
         """The delay that each fold shows beyond the one that is removed."""

@@ -6,7 +6,7 @@ all motion before it is deployed.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from .contenders import Chain, Constant, Network, SingleTraining
 from .cutoff import CutoffSearch, PreparationChoice, choose_preparation
 from .fit_settings import FitOptions, FitSettings, fit_options
 from .more_data import LearningCurve, NextMotion, learning_curve, next_motion
+from .scores import Scores
 from .study import Budget, Contender, Entry, FrictionChoice, Listener, Study, nobody_listens
 from .uncertainty import TrustSettings, trust, trust_by_folds
 from .verdict import Verdict, judge, ranked
@@ -108,7 +109,17 @@ class Fit:
     @property
     def verdict(self) -> Verdict:
         """Whether to deploy the model, judged on the validation motion."""
-        return judge(self.entries, interrupted=self.interrupted, seconds=self.options.seconds)
+        return self.judged({})
+
+    def judged(self, test: Mapping[str, Scores]) -> Verdict:
+        """Whether to deploy the model, judged on a test motion by the scores of every entry."""
+        return judge(
+            self.entries,
+            test,
+            new_motion=self.study.split.is_new,
+            interrupted=self.interrupted,
+            seconds=self.options.seconds,
+        )
 
     def provenance(self) -> dict[str, Any]:
         """The history of the model, to be stored in its file."""
@@ -162,6 +173,14 @@ def fit(
     return job.run()
 
 
+def _unconfirmed(entry: Entry, chain: Entry) -> Network | None:
+    """The network that won on fewer folds than the chain has, if that is what the entry is."""
+    for name in ("delan", "feedforward"):
+        if entry.name == name and entry.folds < chain.folds:
+            return Network(name)
+    return None
+
+
 class _Prepared(NamedTuple):
     """The samples of a fit, the same motion without a filter, and how the filter was chosen."""
 
@@ -184,8 +203,7 @@ class _Job:
     def run(self) -> Fit:
         prepared = self._prepare()
         study = self._study(prepared)
-        entries = self._compete(self._learning_study(study, prepared), prepared)
-        entries = ranked(entries, new_motion=study.split.is_new)
+        entries = self._ranked(self._learning_study(study, prepared), prepared)
         trusted = None
         curve = None
         motion = None
@@ -267,6 +285,22 @@ class _Job:
             return study
         settings = replace(study.settings, accelerations="none")
         return replace(study.on(prepared.unfiltered or prepared.dataset), settings=settings)
+
+    def _ranked(self, study: Study, prepared: _Prepared) -> list[Entry]:
+        """Fit every contender; one that takes the place of the chain must do so on every fold."""
+        entries = self._compete(study, prepared)
+        new_motion = study.split.is_new
+        order = ranked(entries, new_motion=new_motion)
+        chain = next((entry for entry in entries if entry.name == "chain"), None)
+        # One by one: where the first does not hold on the other folds, the next one may.
+        while chain is not None and not self.stop.is_set():
+            network = _unconfirmed(order[0], chain)
+            if network is None:
+                break
+            friction = order[0].model.friction_settings
+            confirmed = network.on_every_fold(order[0], replace(study, friction=friction))
+            order = ranked([confirmed, *order[1:]], new_motion=new_motion)
+        return order
 
     def _compete(self, study: Study, prepared: _Prepared) -> list[Entry]:
         """Fit every contender to the same study."""

@@ -18,13 +18,13 @@ import jax
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
-from threadpoolctl import threadpool_limits
 
 from ..joints import Dataset, evenly_spaced, nonzero_scale
 from ..models.dynamics import trainable
 from ..models.friction import Friction, FrictionSettings, MotorPair, Term
 from ..models.friction_memory import remembered
 from ..models.model import Model
+from ..solvers.blas import one_blas_thread
 from ..solvers.linearised import rigid_slopes, rigid_torques
 from ..solvers.loss import Data, Samples, Windows
 from ..solvers.marquardt import solve_bounded
@@ -94,9 +94,7 @@ def select_friction(
     Once `enough` returns true, no further candidate is tried, and a round that was not tried to its
     end chooses nothing.
     """
-    # On small matrices the threads of a BLAS wait for each other, on a busy machine longer than the
-    # work itself takes.
-    with jax.enable_x64(True), threadpool_limits(1, user_api="blas"):
+    with jax.enable_x64(True), one_blas_thread():
         trials = [_Trial.of(model, *parts, windows=windows)]
         for damping in DAMPINGS[1:]:
             trials.append(trials[0].damped(damping))
@@ -248,12 +246,23 @@ class _View:
         qd = np.asarray(picked.qd).reshape(-1, len(std))
         return cls(dataset, rows, window, qd, rigid, error, slope)
 
-    def memory(self, friction: Friction) -> Float[np.ndarray, "moments radii motors"]:
-        """The state of the stop operators at each moment."""
+    def memory(
+        self, friction: Friction, whole: dict[int, np.ndarray]
+    ) -> Float[np.ndarray, "moments radii motors"]:
+        """The state of the stop operators at each moment.
+
+        The parts of a log share its rows, whose memory is computed once and kept in `whole`.
+        """
         if self.window is None:
-            memory = remembered(friction, self.dataset)
-            assert memory is not None
-            return memory[self.rows]
+            shared = id(self.dataset.q)
+            if shared not in whole:
+                memory = remembered(friction, replace(self.dataset, counted=None))
+                assert memory is not None
+                whole[shared] = memory
+            rows = self.rows
+            if self.dataset.counted is not None:
+                rows = np.flatnonzero(self.dataset.counted)[rows]
+            return whole[shared][rows]
         memory = Windows.of(self.dataset, friction.settings).memory
         assert memory is not None
         picked = np.asarray(memory)[self.rows]
@@ -280,6 +289,7 @@ class _Trial:
     blocks: dict[_Key, _Block] = field(default_factory=dict)
     products: dict[tuple[_Key, _Key], np.ndarray] = field(default_factory=dict)
     memories: dict[tuple[int, MotorPair], np.ndarray] = field(default_factory=dict)
+    own_memories: dict[int, np.ndarray] = field(default_factory=dict)
 
     @classmethod
     def of(cls, model: Model, *datasets: Dataset, windows: bool) -> "_Trial":
@@ -438,22 +448,25 @@ class _Trial:
         if not friction.settings.stops:
             return None
         if pair is None:
-            return view.memory(friction)
+            return view.memory(friction, self.own_memories)
         if (id(view), pair) not in self.memories:
-            self._remember_pairs(view, friction)
+            self._remember_pairs(friction)
         own = self.memories[id(view), pair]
         joints = np.zeros((*own.shape, friction.joints.dof))
         return np.concatenate([joints, own[..., None]], axis=-1)
 
-    def _remember_pairs(self, view: _View, friction: Friction) -> None:
+    def _remember_pairs(self, friction: Friction) -> None:
         """Compute the memory of every possible pair."""
         dof = friction.joints.dof
         pairs = [pair for _, pair in _motor_pairs(dof)]
         for first in range(0, len(pairs), PAIRS_AT_ONCE):
             some = tuple(pairs[first : first + PAIRS_AT_ONCE])
-            memory = view.memory(Friction(friction.joints, replace(friction.settings, pairs=some)))
-            for place, pair in enumerate(some):
-                self.memories[id(view), pair] = memory[..., dof + place]
+            motors = Friction(friction.joints, replace(friction.settings, pairs=some))
+            whole: dict[int, np.ndarray] = {}
+            for view in self.views:
+                memory = view.memory(motors, whole)
+                for place, pair in enumerate(some):
+                    self.memories[id(view), pair] = memory[..., dof + place]
 
 
 def _reshaped(friction: Friction, settings: FrictionSettings) -> Friction:

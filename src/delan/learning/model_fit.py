@@ -50,6 +50,8 @@ from .study import LEAST_SECONDS, Study, TrainingResult, WindowTrial
 # which the choice ends.
 FIRST_SHARE = 0.5
 CHOICE_SHARE = 0.75
+# A training that took this share of its seconds was ended by them: its next step had been too long.
+LATE = 0.9
 # Iterations that a model to start from gets before its friction is chosen.
 SETTLING = 20
 # Iterations on windows, and how many without progress end them.
@@ -143,7 +145,7 @@ class _Trainer:
         # The first key is the one of the split.
         _, self.model_key, self.train_key = jax.random.split(study.key, 3)
         self.plan = plan(self.choice, study.training, settings, study.fixed_friction)
-        self.limits = Limits(settings.seconds, settings.retreats, study.stop)
+        self.limits = Limits.of(settings, study.stop)
 
     def run(self) -> TrainingResult:
         study = self.study
@@ -254,7 +256,13 @@ class _Trainer:
             events=tuple(run.events),
             trajectories=study.validation.samples.trajectories,
             selection=self.selection,
+            settled=not self._is_late(run),
         )
+
+    def _is_late(self, run: Run) -> bool:
+        """Whether time was over before the training came to its own end."""
+        seconds = self.study.settings.seconds
+        return seconds is not None and run.seconds >= LATE * seconds
 
     def _misfit(self, run: Run, fitted: Model) -> Misfit | None:
         """Whether the residual of a chain is noise."""
@@ -264,7 +272,7 @@ class _Trainer:
             return None
         misfit = diagnose(fitted, self.study.validation)
         if misfit.doubtful:
-            if settings.seconds is not None and run.seconds >= settings.seconds:
+            if self._is_late(run):
                 run.events.append(
                     f"{settings.seconds:g} s were over before the fit had settled; give it more"
                 )
@@ -369,7 +377,7 @@ def without_accelerations(
             epochs=WINDOW_ITERATIONS,
             patience=WINDOW_PATIENCE,
         )
-        limits = Limits(settings.seconds, settings.retreats, study.stop)
+        limits = Limits.of(settings, study.stop)
         run = train([stage], in_precision(result.model), limits, key=study.key)
     model = in_precision(run.best_model)
     scores = score(model, study.judged, settings, study.torque_size)

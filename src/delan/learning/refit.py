@@ -4,7 +4,7 @@ Every sample of the log is predicted by a model that has not learned from it. Th
 between models; they calibrate the band, and the refitted models are its ensemble.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -103,20 +103,16 @@ class Refit:
         return in_precision(model)
 
 
-def cross_fit(
-    study: Study, model: Model, refit: Callable[[Study], Model], folds: Sequence[int] | None = None
-) -> CrossFit:
-    """Refit a model without each fold, or without those given, and predict what was left out."""
-    if folds is None:
-        folds = range(len(study.split.folds))
+def cross_fit(study: Study, model: Model, refit: Callable[[Study], Model]) -> CrossFit:
+    """Refit a model without each fold, and predict what was left out."""
     # The memory of friction is computed once, for all rows.
     with jax.enable_x64(True):
         data = samples(study.scored, model.friction_settings)
-    parts = [study.without(number) for number in folds]
+    parts = [study.without(number) for number in range(len(study.split.folds))]
 
     def member(part: Study) -> tuple[Model, np.ndarray]:
+        fitted = refit(part)
         with jax.enable_x64(True):
-            fitted = refit(part)
             unseen = data.rows(part.judged_rows)
             return fitted, drive_torques(in_precision(fitted), unseen)
 

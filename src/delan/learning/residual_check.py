@@ -10,18 +10,21 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from threadpoolctl import threadpool_limits
 
 from ..errors import ModelError
 from ..joints import Dataset, evenly_spaced, nonzero_scale
 from ..models.dynamics import InverseDynamics, require_same_joints
 from ..models.model import without_trust
+from ..solvers.blas import one_blas_thread
 from .scores import Errors, TorqueSize, predict_samples
 
 # A structured error above this share of the torque's variance, 1 % of its standard deviation, puts
 # a model in doubt. It is small where it was measured, but the error of a closed loop or of elastic
 # joints grows tenfold when the robot moves twice as fast.
 DOUBTFUL = 1e-4
+# Where a log had to be filtered, so much is always left by sensors, filters and friction: 10 % of
+# the standard deviation.
+DOUBTFUL_IF_FILTERED = 1e-2
 # The share of the error that must have structure beyond chance; a true model that noise misled
 # shows less.
 LEAST_SHARE = 0.1
@@ -63,6 +66,7 @@ class Misfit:
         chance: how uncertain that share is.
         friction: of the squared error, what is odd in the joint's own velocity, as friction is and
             the torque of links is not.
+        tolerated: the structured error that puts no model in doubt.
     """
 
     joints: tuple[str, ...]
@@ -70,6 +74,7 @@ class Misfit:
     share: tuple[float, ...]
     chance: tuple[float, ...]
     friction: tuple[float, ...]
+    tolerated: float = DOUBTFUL
 
     @property
     def structured(self) -> tuple[float, ...]:
@@ -89,7 +94,7 @@ class Misfit:
     @property
     def _suspected(self) -> np.ndarray:
         certain = np.array(self.share) - np.array(self.chance) > LEAST_SHARE
-        return (np.array(self.structured) > DOUBTFUL) & certain
+        return (np.array(self.structured) > self.tolerated) & certain
 
     def sentence(self) -> str:
         """The finding, what it may mean and what to do."""
@@ -97,9 +102,9 @@ class Misfit:
             return f"{self._finding()}; {self._meaning()}"
         nmse = np.array(self.nmse)
         worst = np.nanmax(nmse) if np.isfinite(nmse).any() else 0.0
-        if worst < DOUBTFUL:
+        if worst < self.tolerated:
             return f"the torque of held-out motion is explained (nMSE at most {worst:.1g})"
-        if ((nmse > DOUBTFUL) & (np.array(self.chance) > MOSTLY)).any():
+        if ((nmse > self.tolerated) & (np.array(self.chance) > MOSTLY)).any():
             return (
                 "held-out motion is too short to say if its errors "
                 f"(nMSE up to {worst:.1g}) are noise; give more"
@@ -109,7 +114,9 @@ class Misfit:
     def as_dict(self) -> dict[str, Any]:
         """Plain numbers for JSON, NaN as None."""
         plain: dict[str, Any] = {}
-        for name, column in (*asdict(self).items(), ("structured", self.structured)):
+        columns = asdict(self)
+        del columns["tolerated"]
+        for name, column in (*columns.items(), ("structured", self.structured)):
             plain[name] = [None if entry != entry else entry for entry in column]
         return {**plain, "doubtful": self.doubtful, "sentence": self.sentence()}
 
@@ -147,9 +154,7 @@ def diagnose(model: InverseDynamics, dataset: Dataset) -> Misfit:
         raise ModelError(
             f"the model gives no finite torque for the motion of {dataset.source}; fit it again"
         )
-    # On small matrices the threads of a BLAS wait for each other, on a busy machine a hundred times
-    # the work itself.
-    with threadpool_limits(1, user_api="blas"):
+    with one_blas_thread():
         best = _structure(residual, predicted, samples)
         friction = _odd_in_velocity(residual, samples.qd)
     return Misfit(
@@ -158,7 +163,12 @@ def diagnose(model: InverseDynamics, dataset: Dataset) -> Misfit:
         share=tuple(np.clip(best.share, 0, 1).tolist()),
         chance=tuple(np.clip(best.chance, 0, 1).tolist()),
         friction=tuple(friction.tolist()),
+        tolerated=DOUBTFUL_IF_FILTERED if _is_filtered(dataset) else DOUBTFUL,
     )
+
+
+def _is_filtered(dataset: Dataset) -> bool:
+    return dataset.preparation is not None and dataset.preparation.cutoff is not None
 
 
 @dataclass(frozen=True, eq=False)

@@ -263,11 +263,11 @@ class NmseInterval:
 
 def nmse_interval(
     errors: Float[np.ndarray, "time dof"],
-    torque: Float[np.ndarray, "time dof"],
+    variance: Float[np.ndarray, " dof"],
     blocks: Int[np.ndarray, " time"],
     key: PRNGKeyArray,
 ) -> NmseInterval:
-    """A 90 % interval of the nMSE by resampling blocks of rows, MSE and variance of the same draw.
+    """A 90 % interval of the nMSE over a given variance, by resampling blocks of rows.
 
     Errors of neighbours in time are alike, so that resampled single rows would give too narrow an
     interval: `blocks` labels the rows that are drawn together, as `time_blocks` gives them.
@@ -277,17 +277,15 @@ def nmse_interval(
     if count < FEWEST_BLOCKS:
         unknown = (float("nan"),) * errors.shape[1]
         return NmseInterval(unknown, unknown, float("nan"), float("nan"))
-    centred = torque - torque.mean(axis=0)
-    columns = np.concatenate([np.ones((len(errors), 1)), errors**2, centred, centred**2], axis=1)
+    columns = np.concatenate([np.ones((len(errors), 1)), errors**2], axis=1)
     sums = np.zeros((count, columns.shape[1]))
     np.add.at(sums, block, columns)
     drawn = np.asarray(jax.random.randint(key, (RESAMPLES, count), 0, count))
     total = np.stack([sums[rows].sum(axis=0) for rows in drawn])
-    squared, mean, power = np.split(total[:, 1:] / total[:, :1], 3, axis=1)
-    variance = power - mean**2
-    moved = torque.var(axis=0) > 0
+    squared = total[:, 1:] / total[:, :1]
+    moved = variance > 0
     nmse = np.full_like(squared, np.nan)
-    np.divide(squared, variance, out=nmse, where=(variance > 0) & moved)
+    np.divide(squared, variance, out=nmse, where=moved)
     ends = [50 * (1 - SURE), 50 * (1 + SURE)]
     low, high = np.percentile(nmse, ends, axis=0)
     mean_low, mean_high = np.percentile(nmse[:, moved].mean(axis=1), ends)

@@ -304,6 +304,7 @@ class TrainingResult:
         members: with several seeds, the result of each; `model` is the best of them on validation.
         selection: with `friction="auto"`, the terms in the order they were tried.
         misfit: for a chain, whether its residual on the validation motion is noise or structure.
+        settled: whether the training came to its own end, not to that of its time.
     """
 
     model: Model
@@ -321,6 +322,7 @@ class TrainingResult:
     members: tuple["TrainingResult", ...] = ()
     selection: tuple[SelectionStep, ...] = ()
     misfit: Misfit | None = None
+    settled: bool = True
 
     @property
     def error(self) -> float:

@@ -127,7 +127,8 @@ def trust_by_folds(
 
 def _spread_of(members: Sequence[Model], dataset: Dataset) -> Float[np.ndarray, "samples dof"]:
     """The standard deviation of the members' torques at every sample."""
-    return np.stack([predict_samples(member, dataset) for member in members]).std(axis=0)
+    torques = np.stack([predict_samples(member, dataset) for member in members])
+    return torques.std(axis=0, ddof=1)
 
 
 def _band(
@@ -152,8 +153,9 @@ def calibrated(model: Model, validation: Dataset) -> Model:
     require_same_joints(model.joints, validation)
     judged = validation.samples
     error = np.abs(predict_samples(without_trust(model), validation) - judged.tau)
-    std = predict_samples(model, validation, "torque_std")
-    assert model.trust is not None  # a model without an ensemble has refused to give a spread
+    if model.trust is None:
+        raise ModelError("the model has no ensemble to calibrate; give it one with delan.trust")
+    std = _spread_of(_separate(model.trust.members, model.trust.size), validation)
     if not np.isfinite(error).all() or not np.isfinite(std).all():
         raise ModelError(
             f"the model gives no finite torque for the motion of {validation.source}; fit it again"
@@ -171,8 +173,26 @@ def coverage(model: Model, dataset: Dataset) -> Float[np.ndarray, " dof"]:
     """The share of the measured torques that lie inside the band, per joint."""
     require_same_joints(model.joints, dataset)
     error = predict_samples(without_trust(model), dataset) - dataset.samples.tau
-    band = predict_samples(model, dataset, "torque_band")
-    return np.mean(np.abs(error) <= band, axis=0)
+    return np.mean(np.abs(error) <= torque_bands(model, dataset), axis=0)
+
+
+def torque_bands(model: Model, dataset: Dataset) -> Float[np.ndarray, "samples dof"]:
+    """Half the width of the band at every sample, as `Model.torque_band` gives it for one."""
+    if model.trust is None:
+        raise ModelError("the model has no band; give it one with delan.trust")
+    members = _separate(model.trust.members, model.trust.size)
+    spread = np.hypot(_spread_of(members, dataset), np.asarray(model.trust.floor))
+    return np.asarray(model.trust.band) * spread
+
+
+def _separate(members: Any, count: int) -> list[Model]:
+    """The members of an ensemble one by one, in place of stacked arrays."""
+    arrays, rest = eqx.partition(members, eqx.is_array)
+    separate = []
+    for place in range(count):
+        own = jax.tree.map(lambda leaf, place=place: leaf[place], arrays)
+        separate.append(eqx.combine(own, rest))
+    return separate
 
 
 def _ensemble(model: Model, training: Dataset, settings: TrustSettings, key: PRNGKeyArray) -> Any:

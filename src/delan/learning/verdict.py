@@ -16,7 +16,9 @@ BETTER_WITHOUT_MECHANICS = 0.4
 USELESS = 0.5
 
 Decision = Literal["deploy", "doubtful", "refuse"]
-DoubtKind = Literal["poor", "no_mechanics", "residual", "rival", "interrupted"]
+DoubtKind = Literal[
+    "poor", "no_mechanics", "residual", "rival", "repeated", "unsettled", "interrupted"
+]
 
 # A model that leaves more than this share of the torque's variance unexplained is doubtful.
 POOR = 0.1
@@ -68,7 +70,9 @@ class Doubt:
     Attributes:
         kind: `poor`: too much of the torque is unexplained. `no_mechanics`, `residual`: a network
             without mechanics gives the torque, or a part of it. `rival`: another model is better on
-            the test motion. `interrupted`: the fit was stopped early.
+            the test motion. `repeated`: the log repeats one motion, and nothing speaks for others.
+            `unsettled`: time was over before the model had settled. `interrupted`: the fit was
+            stopped early.
         model, error: of the rival.
     """
 
@@ -112,6 +116,7 @@ def judge(
     entries: Sequence[Entry],
     test: Mapping[str, Scores] | None = None,
     *,
+    new_motion: bool = True,
     interrupted: bool = False,
     seconds: float | None = None,
 ) -> Verdict:
@@ -120,6 +125,7 @@ def judge(
     Args:
         entries: ordered by their validation error.
         test: the scores of every entry on motion that took no part in the choice.
+        new_motion: whether the validation motion is unlike the training motion.
     """
     errors = {entry.name: entry.error for entry in entries}
     for name, scores in (test or {}).items():
@@ -144,13 +150,15 @@ def judge(
     # Written so that an error that is not a number refuses as well.
     if not verdict.error < min(1.0, verdict.constant) or chosen.name == "constant":
         return replace(verdict, decision="refuse")
-    doubts = tuple(_doubts(verdict, rivals))
+    doubts = tuple(_doubts(verdict, chosen, rivals, new_motion))
     if doubts:
         return replace(verdict, decision="doubtful", doubts=doubts)
     return verdict
 
 
-def _doubts(verdict: Verdict, rivals: Sequence[tuple[str, float]]) -> Iterator[Doubt]:
+def _doubts(
+    verdict: Verdict, chosen: Entry, rivals: Sequence[tuple[str, float]], new_motion: bool
+) -> Iterator[Doubt]:
     if verdict.error > POOR:
         yield Doubt("poor")
     if verdict.model == "feedforward":
@@ -162,5 +170,9 @@ def _doubts(verdict: Verdict, rivals: Sequence[tuple[str, float]]) -> Iterator[D
         name, error = min(rivals, key=lambda rival: rival[1])
         if error < CLEARLY_BETTER * verdict.error:
             yield Doubt("rival", name, error)
+    if verdict.judged_on == "validation" and not new_motion:
+        yield Doubt("repeated")
     if verdict.interrupted:
         yield Doubt("interrupted")
+    elif chosen.training is not None and not chosen.training.settled:
+        yield Doubt("unsettled")

@@ -86,19 +86,11 @@ class LagrangianChain(eqx.Module):
                 "earlier joint, or −1 for the base"
             )
         n = joints.dof
-        turn_key, shift_key, factor_key, gravity_key = jax.random.split(key, 4)
-        # The Q of a random matrix is a random orthogonal matrix.
-        self.turn = jnp.linalg.qr(jax.random.normal(turn_key, (n - 1, 3, 3)))[0]
-        self.shift = USUAL_LENGTH * jax.random.normal(shift_key, (n - 1, 3))
         normalisation = normalisation or Normalisation.identity(n)
-        # Inertias grow with the square of the factor, and torques with the inertias; 0.15 starts
-        # below the torques of the data. The spread of 0.3 makes each link different.
-        size = 0.15 * jnp.sqrt(_least_torque_to_base(self.tree, normalisation))
-        spread = 0.3 * jax.random.normal(factor_key, (n, 4, 4))
-        self.factor = size[:, None, None] * (jnp.eye(4)[None] + spread)
-        self.gravity = GRAVITY_ACCELERATION * jax.random.normal(gravity_key, (3,)) / np.sqrt(3)
-        # Rotors start at e⁻² of the squared size of the links' factors.
-        self.log_armature = 2 * jnp.log(size) - 2
+        torque = _least_torque_to_base(self.tree, normalisation)
+        self.turn, self.shift, self.factor, self.gravity, self.log_armature = _random_weights(
+            key, torque
+        )
 
     @property
     def tree(self) -> kinematic_tree.Tree:
@@ -169,6 +161,29 @@ class LagrangianChain(eqx.Module):
         q, qd, qdd = one_sample(self.joints, q, qd, qdd)
         _, rate = jax.jvp(lambda q, qd: self.energy(q, qd).total, (q, qd), (qd, qdd))
         return rate
+
+
+@jax.jit
+def _random_weights(
+    key: PRNGKeyArray, torque: Float[Array, " dof"]
+) -> tuple[Array, Array, Array, Array, Array]:
+    """Return random places of the joints, factors of the links, gravity and rotors.
+
+    One program draws them all: compiled one by one, they take a second.
+    """
+    n = len(torque)
+    turn_key, shift_key, factor_key, gravity_key = jax.random.split(key, 4)
+    # The Q of a random matrix is a random orthogonal matrix.
+    turn = jnp.linalg.qr(jax.random.normal(turn_key, (n - 1, 3, 3)))[0]
+    shift = USUAL_LENGTH * jax.random.normal(shift_key, (n - 1, 3))
+    # Inertias grow with the square of the factor, and torques with the inertias; 0.15 starts below
+    # the torques of the data. The spread of 0.3 makes each link different.
+    size = 0.15 * jnp.sqrt(torque)
+    spread = 0.3 * jax.random.normal(factor_key, (n, 4, 4))
+    factor = size[:, None, None] * (jnp.eye(4)[None] + spread)
+    gravity = GRAVITY_ACCELERATION * jax.random.normal(gravity_key, (3,)) / np.sqrt(3)
+    # Rotors start at e⁻² of the squared size of the links' factors.
+    return turn, shift, factor, gravity, 2 * jnp.log(size) - 2
 
 
 def _least_torque_to_base(tree: kinematic_tree.Tree, normalisation: Normalisation) -> Vector:

@@ -15,10 +15,10 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from ..figures import INK, JOINT_COLOURS, LEARNED, RIVAL, drawing, truth_line
 from ..joints import Dataset, Joints, TorqueComponents, evenly_spaced
 from ..learning.cutoff import CutoffTrial
-from ..learning.scores import predict, runs_of
+from ..learning.scores import predict, predict_samples, runs_of
+from ..learning.uncertainty import torque_bands
 from ..models.dynamics import InverseDynamics
 from ..models.friction import Friction
-from ..models.friction_memory import memory_of
 from ..models.model import Model
 
 WIDTH = 9.6  # of the page's figures [inches]
@@ -82,18 +82,13 @@ def predicted(
     trusted: Model | None = None,
 ) -> Predicted:
     """Return the prediction of a model for every sample of a dataset."""
-    samples = dataset.samples
-    memory = memory_of(model, dataset)
     components = None
     band = None
-    with jax.enable_x64(True):
-        motion = (jnp.asarray(samples.q), jnp.asarray(samples.qd), jnp.asarray(samples.qdd))
-        torque = predict(model, "inverse_dynamics", *motion, memory=memory)
-        if parts and model.promises.mechanics:
-            components = predict(model, "components", *motion, memory=memory)
-        if trusted is not None:
-            band = predict(trusted, "torque_band", *motion, memory=memory)
-    return Predicted(samples, torque, components, band)
+    if parts and model.promises.mechanics:
+        components = predict_samples(model, dataset, "components")
+    if trusted is not None:
+        band = torque_bands(trusted, dataset)
+    return Predicted(dataset.samples, predict_samples(model, dataset), components, band)
 
 
 def window(samples: Dataset) -> Int[np.ndarray, " rows"]:

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from ..figures import as_image, page_width, rendered
 from ..joints import Dataset
-from ..learning.scores import Scores, nmse_interval, time_blocks
+from ..learning.scores import nmse_interval
 from ..learning.study import Entry
 from ..logs.doctor.finding import plural
 from ..models.friction import FrictionSettings
@@ -31,9 +31,12 @@ from .fit_figures import (
     predicted,
     window,
 )
-from .fit_report import NAMES, FitReport, more_data, verdict_text
+from .fit_report import NAMES, FitReport, ModelErrors, more_data, verdict_text
 
 Row = dict[str, Any]
+
+# Below this share of distinct motion, a page says how much of a log repeats itself.
+REPEATED = 0.9
 
 
 def write_page(report: FitReport, path: Path) -> None:
@@ -141,20 +144,33 @@ def _tables(report: FitReport, key: PRNGKeyArray) -> list[Row]:
             f"On the test motion, {report.test}: {_motion_text(report.test_set)}. It took "
             "no part in the choice of the model."
         )
-        tables.append(_table(report, caption, report.test_set, report.test_scores, key))
+        tables.append(_table(report, caption, report.test_errors(), key))
     caption = (
-        f"On the validation motion: {_motion_text(fit.validation)}. By these errors the model was "
-        "chosen."
+        f"On the validation motion, {_folds_text(report)}. By these errors the model was chosen."
     )
-    # Without accelerations, the errors are of torques averaged over windows, not filtered.
-    cutoff = fit.preparation.settings.cutoff
-    if cutoff is not None and fit.options.settings.accelerations != "none":
-        caption += (
-            f" Measured torques, on all of this page, are those of the low-pass of {cutoff:.3g} Hz."
-        )
-    scores = {entry.name: entry.validation for entry in fit.entries}
-    tables.append(_table(report, caption, fit.validation, scores, key))
+    if fit.bandwidth is not None:
+        caption += f" Torques, on all of this page, have a bandwidth of {fit.bandwidth:.3g} Hz."
+    tables.append(_table(report, caption, report.validation_errors(), key))
     return tables
+
+
+def _folds_text(report: FitReport) -> str:
+    """Return how the log was parted, and how new what was left out is."""
+    split = report.fit.study.split
+    count = len(split.folds)
+    if count == 1:
+        return f"{_motion_text(report.fit.validation)}"
+    text = f"the whole log in {count} parts, each predicted by a model that has not learned from it"
+    if not math.isnan(split.novelty):
+        text += (
+            f". States left out are {split.novelty:.2g} times as far from the nearest training "
+            "state as neighbours in time are from each other"
+        )
+    if split.distinct < REPEATED:
+        text += (
+            f"; only {100 * split.distinct:.0f} % of the motion is distinct, the rest repeats it"
+        )
+    return text
 
 
 def _motion_text(dataset: Dataset) -> str:
@@ -165,36 +181,44 @@ def _motion_text(dataset: Dataset) -> str:
 
 
 def _table(
-    report: FitReport,
-    caption: str,
-    dataset: Dataset,
-    scores: Mapping[str, Scores],
-    key: PRNGKeyArray,
+    report: FitReport, caption: str, errors: Mapping[str, ModelErrors], key: PRNGKeyArray
 ) -> Row:
-    """Return a column for each model, a row for the mean and for each joint."""
-    blocks = time_blocks(dataset)
-    rows = [{"joint": name, "cells": []} for name in ("mean", *dataset.joints.names)]
+    """Return a column for each model, a row for the mean and for each joint.
+
+    The last column is the size of the chosen model's errors in units of the torque.
+    """
+    joints = report.fit.dataset.joints
+    rows = [{"joint": name, "cells": [], "size": ""} for name in ("mean", *joints.names)]
     heads = []
     for entry in report.fit.entries:
-        if entry.name not in scores:
-            continue
-        note = ""
-        if dataset is report.fit.validation:
-            note = _choices_text(entry)
+        chosen = entry is report.chosen
         name = NAMES.get(entry.name, entry.name)
-        heads.append({"name": name, "note": note, "chosen": entry is report.chosen})
-        torque = scores[entry.name].torque
-        prediction = predicted(report.shown(entry, dataset), dataset)
-        interval = nmse_interval(prediction.residual, prediction.samples.tau, blocks, key)
-        values = (torque.nmse_mean, *torque.nmse)
-        lows = (interval.mean_low, *interval.low)
-        highs = (interval.mean_high, *interval.high)
-        for row, value, low, high in zip(rows, values, lows, highs, strict=True):
-            bounds = ""
-            if not math.isnan(low):
-                bounds = f"{_number(low)} … {_number(high)}"
+        heads.append({"name": name, "note": _choices_text(entry), "chosen": chosen})
+        column = errors[entry.name]
+        torque = column.scores.torque
+        if chosen:
+            for row, rmse, share, units in zip(
+                rows[1:], torque.rmse, torque.share, joints.units, strict=True
+            ):
+                row["size"] = f"{rmse:.2g} {units.tau}, {100 * share:.2g} %"
+        for row, value, bounds in zip(
+            rows, (torque.nmse_mean, *torque.nmse), _bounds(column, key, joints.dof), strict=True
+        ):
             row["cells"].append({"value": _number(value), "interval": bounds})
     return {"caption": caption, "heads": heads, "rows": rows}
+
+
+def _bounds(errors: ModelErrors, key: PRNGKeyArray, dof: int) -> list[str]:
+    """Return the intervals of the mean and of each joint, empty where there is none."""
+    if errors.residual is None or errors.blocks is None or errors.variance is None:
+        return [""] * (dof + 1)
+    interval = nmse_interval(errors.residual, errors.variance, errors.blocks, key)
+    lows = (interval.mean_low, *interval.low)
+    highs = (interval.mean_high, *interval.high)
+    bounds = []
+    for low, high in zip(lows, highs, strict=True):
+        bounds.append("" if math.isnan(low) else f"{_number(low)} … {_number(high)}")
+    return bounds
 
 
 def _choices_text(entry: Entry) -> str:

@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from ..joints import Dataset
 from ..learning.fit import Fit
-from ..learning.scores import Scores
+from ..learning.scores import Scores, predict_samples, time_blocks
 from ..learning.study import Entry
-from ..learning.verdict import Doubt, Verdict, judge
+from ..learning.verdict import Doubt, Verdict
 from ..logs.doctor import Finding
 from ..models.model import Model
 
@@ -25,6 +25,21 @@ NAMES = {
     "residual": "URDF with a residual network",
     "constant": "constant torque",
 }
+
+
+class ModelErrors(NamedTuple):
+    """The errors of a model on some motion.
+
+    Attributes:
+        residual: measured minus predicted torque; None for errors of windows.
+        blocks: labels of residuals that are drawn together to find how certain the errors are.
+        variance: what their squares are divided by.
+    """
+
+    scores: Scores
+    residual: Float[np.ndarray, "samples dof"] | None = None
+    blocks: Int[np.ndarray, " samples"] | None = None
+    variance: Float[np.ndarray, " dof"] | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -90,16 +105,45 @@ class FitReport:
             return "the validation motion"
         return f"{count} validation trajectories"
 
+    def test_errors(self) -> dict[str, ModelErrors]:
+        """The errors of every model on the test motion."""
+        dataset = self.test_set
+        assert dataset is not None
+        blocks = time_blocks(dataset)
+        variance = dataset.samples.tau.var(axis=0)
+        errors = {}
+        for entry in self.fit.entries:
+            residual = dataset.samples.tau - predict_samples(entry.deployed, dataset)
+            errors[entry.name] = ModelErrors(
+                self.test_scores[entry.name], residual, blocks, variance
+            )
+        return errors
+
+    def validation_errors(self) -> dict[str, ModelErrors]:
+        """The errors of every model on the validation motion, all folds together."""
+        errors = {}
+        for entry in self.fit.entries:
+            errors[entry.name] = ModelErrors(entry.validation)
+            if entry.cross is None:
+                continue
+            blocks = []
+            last = 0
+            for judged in entry.cross.judged:
+                own = time_blocks(judged) + last
+                blocks.append(own)
+                last = int(own.max()) + 1
+            errors[entry.name] = ModelErrors(
+                entry.validation,
+                entry.cross.residual,
+                np.concatenate(blocks),
+                entry.cross.size.variance,
+            )
+        return errors
+
     @property
     def verdict(self) -> Verdict:
         """Whether to deploy the model, judged on the test motion where there is one."""
-        fit = self.fit
-        return judge(
-            fit.entries,
-            self.test_scores,
-            interrupted=fit.interrupted,
-            seconds=fit.options.seconds,
-        )
+        return self.fit.judged(self.test_scores)
 
 
 def verdict_text(report: FitReport) -> str:
@@ -148,6 +192,10 @@ def _doubt_text(doubt: Doubt, verdict: Verdict) -> str:
             "its network knows no mechanics: it may add energy, and goes wrong outside the "
             "recorded motion"
         ),
+        "repeated": (
+            "the log repeats one motion: nothing in it shows how the model does on other motion"
+        ),
+        "unsettled": "time was over before the model had settled: give it more",
         "interrupted": "the fit was stopped early",
     }
     return texts[doubt.kind]

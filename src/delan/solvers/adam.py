@@ -1,6 +1,6 @@
 """Stochastic gradient descent by Adam, for fits and for online learners alike."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import equinox as eqx
@@ -84,7 +84,8 @@ def init(
         optimizer=_adam(settings).init(weights),
         learning_rate=jnp.full_like(scale.power, settings.learning_rate),
         scale=scale,
-        objective=objective or Objective(),
+        # The weight decay is in the scale: here it would ask for a program of its own.
+        objective=replace(objective or Objective(), weight_decay=0.0),
         settings=settings,
     )
 

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 
 from ..joints import Dataset
 from ..mechanics.friction_terms import smooth_sign
-from ..models.dynamics import trainable
+from ..models.dynamics import in_precision, trainable
 from ..models.friction import MOST_LOAD, Friction
 from ..models.model import Model, as_model
 from .loss import Data, Samples, Windows, torque
@@ -24,8 +24,9 @@ from .loss import Data, Samples, Windows, torque
 Rows = Float[np.ndarray, "rows dof"]
 Columns = Float[np.ndarray, "rows dof columns"]
 
-# Rows whose slopes are computed together: 256 rows of a 7-joint chain take a few MB.
-CHUNK = 256
+# Rows whose slopes are computed together, the number that an arm is searched for with: those of a
+# 7-joint chain take a few MB.
+CHUNK = 192
 # The change of a logarithm by which slopes of friction in its speeds are computed.
 SMALL = 1e-5
 
@@ -98,7 +99,7 @@ def rigid_slope(
     with jax.enable_x64(True):
         if isinstance(data, Dataset):
             data = Samples.of(data)
-        slopes = rigid_slopes(mechanics, data)[1]
+        slopes = rigid_slopes(in_precision(mechanics), data)[1]
     slopes = slopes / std[:, None]
     return slopes.reshape(-1, slopes.shape[-1])
 

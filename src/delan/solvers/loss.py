@@ -290,13 +290,14 @@ class Scale(eqx.Module):
 
     Attributes:
         torque, power: variances of each joint's torque and of the measured power.
-        rigidity: see `Objective`.
+        rigidity, weight_decay: see `Objective`; a number would be compiled into the program.
         anchor: what a chain is held to, if anything.
     """
 
     torque: Float[Array, " dof"]
     power: Float[Array, ""]
     rigidity: Float[Array, ""]
+    weight_decay: Float[Array, ""]
     anchor: Anchor | None = None
 
     @classmethod
@@ -311,6 +312,7 @@ class Scale(eqx.Module):
             torque=jnp.asarray(torque),
             power=jnp.asarray(nonzero_scale(power)),
             rigidity=jnp.asarray(objective.rigidity),
+            weight_decay=jnp.asarray(objective.weight_decay),
         )
 
     def untied(self) -> "Scale":
@@ -370,11 +372,9 @@ def loss(
 ) -> Float[Array, ""]:
     """Return eq. 9, the data loss plus λ Ω(weights), plus the ties of a chain."""
     data = data_loss(model, samples, scale, objective) + jnp.sum(tie(model, scale) ** 2)
-    if objective.weight_decay == 0:
-        return data
     weights, _ = trainable(model)
     decayed = jax.tree.leaves(eqx.filter(weights, decaying(weights)))
-    return data + objective.weight_decay * sum(jnp.sum(leaf**2) for leaf in decayed)
+    return data + scale.weight_decay * sum(jnp.sum(leaf**2) for leaf in decayed)
 
 
 def decaying(weights: Any) -> Any:

@@ -22,12 +22,12 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
-from threadpoolctl import ThreadpoolController
 
 from ..errors import SettingsError
 from ..models.dynamics import trainable
 from ..models.friction import Friction
 from ..models.model import Model, as_model
+from .blas import one_blas_thread
 from .linearised import (
     FrictionMotion,
     drive_torques,
@@ -54,9 +54,6 @@ LEAST_DAMPING = 1e-10
 LEAST_SCALING = 1e-6
 # Added to the diagonal of the scaled equations for bounded weights: equal columns share the weight.
 RIDGE = 1e-10
-# On matrices of this size the threads of a BLAS wait for each other, on a busy machine longer than
-# the work itself takes.
-_BLAS = ThreadpoolController()
 # This many exchanges of the bounded solution move all offenders at once. Later ones move a single
 # offender, which is slow but cannot cycle.
 ALL_AT_ONCE = 10
@@ -153,7 +150,7 @@ def update(
     `stalled` is set when none did: a minimum to machine precision.
     """
     # A step that leaves the range of numbers is refused by its loss.
-    with _BLAS.limit(limits=1, user_api="blas"), np.errstate(all="ignore"):
+    with one_blas_thread(), np.errstate(all="ignore"):
         return _updated(state, _Problem(samples, scale, objective), settings.trials)
 
 
@@ -258,9 +255,11 @@ class _Problem:
         return np.sqrt(np.asarray(self.scale.torque) * count)
 
     @cached_property
-    def decay(self) -> Array:
-        """The weight decay as an array: a number would be compiled into the program."""
-        return jnp.asarray(self.objective.weight_decay)
+    def is_tied(self) -> bool:
+        """Whether a part of the loss belongs to no sample."""
+        scale = self.scale
+        free = float(scale.rigidity) == 0 and float(scale.weight_decay) == 0
+        return not free or scale.anchor is not None
 
     def linearised(self, rigid: Any) -> tuple[np.ndarray, np.ndarray]:
         """The torque of the part without friction, and its slopes."""
@@ -297,8 +296,8 @@ class _Problem:
         error = total - self.measured
         entries = self.entries(error)
         loss = float(entries @ entries)
-        if rigid is not None:
-            loss += float(_tied_loss(rigid, self.scale, self.decay))
+        if rigid is not None and self.is_tied:
+            loss += float(_tied_loss(rigid, self.scale))
         return _Point(rigid, friction, torque, columns, error, loss)
 
     def quadratic(self, point: _Point, slopes: np.ndarray, scaling: Weights) -> _Quadratic:
@@ -322,8 +321,8 @@ class _Problem:
         curvature = flat.T @ flat
         gradient = flat.T @ self.entries(point.error)
         count = slopes.shape[2]
-        if point.rigid is not None:
-            tied = _tied(point.rigid, self.scale, self.decay)
+        if point.rigid is not None and self.is_tied:
+            tied = _tied(point.rigid, self.scale)
             gradient[:count] += np.asarray(tied[0])
             curvature[:count, :count] += np.asarray(tied[1])
         # Marquardt's scaling forgets large curvatures of the past, by half per iteration.
@@ -362,7 +361,7 @@ class _Problem:
 
 
 @eqx.filter_jit
-def _tied(rigid: Any, scale: Scale, decay: Array) -> tuple[Array, Array]:
+def _tied(rigid: Any, scale: Scale) -> tuple[Array, Array]:
     """Half the gradient and half the curvature of the ties and of the weight decay."""
     tree, fixed = trainable(rigid)
     weights, unravel = ravel_pytree(tree)
@@ -372,17 +371,18 @@ def _tied(rigid: Any, scale: Scale, decay: Array) -> tuple[Array, Array]:
 
     slope = jax.jacrev(tied)(weights)
     decayed, _ = ravel_pytree(jax.tree.map(jnp.full_like, tree, decaying(tree)))
-    gradient = slope.T @ tied(weights) + decay * decayed * weights
-    return gradient, slope.T @ slope + decay * jnp.diag(decayed)
+    gradient = slope.T @ tied(weights) + scale.weight_decay * decayed * weights
+    return gradient, slope.T @ slope + scale.weight_decay * jnp.diag(decayed)
 
 
 @eqx.filter_jit
-def _tied_loss(rigid: Any, scale: Scale, decay: Array) -> Array:
+def _tied_loss(rigid: Any, scale: Scale) -> Array:
     """The part of the loss that belongs to no sample."""
     tree, _ = trainable(rigid)
     weights, _ = ravel_pytree(tree)
     decayed, _ = ravel_pytree(jax.tree.map(jnp.full_like, tree, decaying(tree)))
-    return jnp.sum(tie(rigid, scale) ** 2) + decay * jnp.sum(decayed * weights**2)
+    decay = scale.weight_decay * jnp.sum(decayed * weights**2)
+    return jnp.sum(tie(rigid, scale) ** 2) + decay
 
 
 def solve_bounded(curvature: Curvature, gradient: Weights, bounded: Mask) -> Weights:

@@ -54,9 +54,7 @@ SMALL_WORK = 3e10
 # samples would average. Windows hold more of the motion each.
 MOST_PREPARED = 2000
 MOST_WINDOWS = 400
-# Most rounds of starts of a chain, with two finalists each, ...
-ROUNDS = 4
-# ... and the share of `seconds` that they may take.
+# The share of `seconds` that the search for a chain may take.
 SEARCH_SHARE = 0.6
 # Iterations without progress after which a chain has converged; it converges fast or not at all.
 CHAIN_PATIENCE = 25.0
@@ -251,7 +249,7 @@ def stages(
         *data[1:],
         settings.marquardt,
         build=lambda key: build(chosen.network, training, key, chosen.friction),
-        epochs=ROUNDS,
+        epochs=settings.searches,
         until=until,
         stop=stop,
     )

@@ -4,16 +4,16 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
+from scipy.spatial.transform import Rotation
 
 from ..models.chain import settled
 from ..models.model import Model
@@ -25,16 +25,30 @@ EXACT = 1e-13
 # A loss, relative to the variance of the torque, that no wrong valley reaches: no second start
 # needs to confirm it.
 SOLVED = 1e-7
-# Starts that are computed at the same time, and the finalists of a round. The number is fixed, so
-# that a seed gives the same result on every machine.
-TOGETHER = 2
+# Models that are iterated at the same time: as many as go on after a round of hops, on two cores or
+# more. The number is fixed, so that a seed gives the same result on every machine.
+TOGETHER = 3
 # Most samples, or windows, that a finalist uses: enough to tell valleys apart. Windows hold more of
-# the motion each. The heats before need half of them.
-SAMPLES = 500
+# the motion each. The search before takes one in three.
+SAMPLES = 576
 WINDOWS = 150
-# The heats of a round before its final: how many starts take part, the best of the heat before, and
-# their iterations. Ten iterations tell most wrong valleys.
-HEATS = ((16, 10), (6, 25))
+SEARCHED = 3
+# Random arms at the start of a search, and the best of them that go on; their iterations. Ten
+# iterations tell most wrong valleys.
+STARTS = 10
+BEST_STARTS = 2
+START_ITERATIONS = 10
+BEST_ITERATIONS = 25
+# Then every joint of the best arm is placed anew, one at a time: most wrong arms have a few wrong
+# joints. Iterations of each such arm, of the best ones after that, and their number.
+HOP_ITERATIONS = 10
+HOP_MORE = 15
+BEST_HOPS = 2
+# A search ends when as many rounds of such hops in a row have not brought its loss below this
+# share, or after this many rounds.
+HOP_GAIN = 0.95
+HOPS_IN_VAIN = 2
+MOST_HOPS = 12
 # Most iterations of a finalist.
 ITERATIONS = 150
 # A start ends if its loss has not fallen below this share in this many iterations.
@@ -46,9 +60,6 @@ GAIN_ITERATIONS = 15
 AGREED_IN_TRAINING = 1.1
 AGREED = 1.05
 HOLDS = 3.0
-
-# Only one thread compiles at a time; otherwise every thread would compile the same program.
-_COMPILING = threading.Lock()
 
 
 class DescentState(eqx.Module):
@@ -150,9 +161,10 @@ class _StartEnd:
 
 @dataclass(frozen=True)
 class StartsStage:
-    """Rounds of random starts until two of them agree; an epoch is a round.
+    """Searches for the arm until two of them agree; an epoch is a search.
 
-    `until` limits the time, as a value of `time.perf_counter()` [s].
+    A search begins with random arms and goes on with the best one, each of whose joints is placed
+    anew in turn. `until` limits the time, as a value of `time.perf_counter()` [s].
     """
 
     training: Data
@@ -169,13 +181,13 @@ class StartsStage:
     name: str = "Starts"
 
     def start(self, model: Any) -> StartsState:
-        unknown = jnp.full(self.epochs * TOGETHER, jnp.inf)
+        unknown = jnp.full(self.epochs, jnp.inf)
         return StartsState(model, unknown, unknown)
 
     def advance(
         self, state: StartsState, shares: Sequence[float], key: PRNGKeyArray
     ) -> tuple[StartsState, Advance]:
-        ends = self._round(key)
+        ends = self._search(key)
         # The first of those that solved the task, or else the best.
         best = min(ends, key=lambda end: max(end.validation, SOLVED))
         done = int(np.isfinite(state.losses).sum())
@@ -185,7 +197,7 @@ class StartsStage:
         model = state.model
         if best.validation <= float(jnp.min(state.losses)):
             model = best.model
-        # Finalists of one round come from the same samples; another round confirms them.
+        # Finalists of one search come from the same arm; another search confirms them.
         confirmed = done > 0 and agreed(np.asarray(losses), np.asarray(trained))
         finished = best.validation < SOLVED or confirmed or time.perf_counter() > self.until
         step = Advance(best.training, float(jnp.min(losses)), finished=finished)
@@ -197,24 +209,52 @@ class StartsStage:
     def model(self, state: StartsState) -> Any:
         return state.model
 
-    def _round(self, key: PRNGKeyArray) -> list[_StartEnd]:
-        """Return the finalists of new starts on a random part of the training data."""
-        rows_key, *keys = jax.random.split(key, HEATS[0][0] + 1)
+    def _search(self, key: PRNGKeyArray) -> list[_StartEnd]:
+        """Return the end of a search on a random part of the training data."""
+        rows_key, hop_key, *keys = jax.random.split(key, STARTS + 2)
         part = _part(self.training, rows_key)
-        half = part.rows(np.arange(0, len(part), 2))
+        few = part.rows(np.arange(0, len(part), SEARCHED))
         with jax.enable_x64(True):
             models = [self.build(model_key) for model_key in keys]
-        # At first frames may stretch: that opens ways around obstacles which rotations do not have.
-        untied = self.scale.untied()
-        for count, iterations in HEATS:
-            heat = partial(self._iterate, data=half, scale=untied, most=iterations)
-            ends = self._side_by_side(heat, models[:count])
-            # Sorting keeps the order of equals, so that the result does not depend on threads.
-            ends.sort(key=lambda end: end[1])
-            models = [model for model, _ in ends]
-            if ends[0][1] < SOLVED / 10:
-                return self._side_by_side(partial(self._finish, part=part), models[:1])
-        return self._side_by_side(partial(self._finish, part=part), models[:TOGETHER])
+        # Compiled once here, the programs of an iteration are not compiled by every thread.
+        self._ranked(models[:1], few, 1)
+        ranked = self._ranked(models, few, START_ITERATIONS)
+        ranked = self._ranked(_models(ranked[:BEST_STARTS]), few, BEST_ITERATIONS)
+        rng = np.random.default_rng(np.asarray(jax.random.key_data(hop_key)))
+        ranked = self._hop(ranked, few, rng)
+        return self._side_by_side(partial(self._finish, part=part), _models(ranked[:1]))
+
+    def _hop(
+        self, ranked: list["_Candidate"], data: Data, rng: np.random.Generator
+    ) -> list["_Candidate"]:
+        """Place every joint of the best arm anew, one at a time, while that finds better arms."""
+        in_vain = 0
+        for _ in range(MOST_HOPS):
+            best = ranked[0]
+            if best.loss < SOLVED / 10 or in_vain == HOPS_IN_VAIN or self._over:
+                break
+            others = [_replaced(best.model, joint, rng) for joint in _movable(best.model)]
+            if not others:
+                break
+            hops = self._ranked(others, data, HOP_ITERATIONS)
+            ranked = self._ranked([best.model, *_models(hops[:BEST_HOPS])], data, HOP_MORE)
+            in_vain = 0 if ranked[0].loss < HOP_GAIN * best.loss else in_vain + 1
+        return ranked
+
+    @property
+    def _over(self) -> bool:
+        """Whether time is over or the search was stopped."""
+        stopped = self.stop is not None and self.stop.is_set()
+        return stopped or time.perf_counter() > self.until
+
+    def _ranked(self, models: list[Any], data: Data, iterations: int) -> list["_Candidate"]:
+        """Return the models after some iterations, the best first.
+
+        At first frames may stretch: that opens ways around obstacles which rotations do not have.
+        """
+        step = partial(self._iterate, data=data, scale=self.scale.untied(), most=iterations)
+        # Sorting keeps the order of equals, so that the result does not depend on threads.
+        return sorted(self._side_by_side(step, models), key=lambda candidate: candidate.loss)
 
     def _side_by_side(self, step: Callable[[Any], Any], models: list[Any]) -> list[Any]:
         """Apply a step to each model in threads, because XLA releases the interpreter."""
@@ -228,7 +268,7 @@ class StartsStage:
 
     def _finish(self, model: Any, part: Data) -> _StartEnd:
         """Settle and tie the frames of a finalist, and let it converge."""
-        model, _ = self._iterate(model, part, self.scale.untied(), ITERATIONS)
+        model = self._iterate(model, part, self.scale.untied(), ITERATIONS).model
         model, loss = self._iterate(_settled(model), part, self.scale, ITERATIONS)
         validation = marquardt.data_loss(model, self.validation, self.scale, self.objective)
         if not np.isfinite(validation):
@@ -236,21 +276,56 @@ class StartsStage:
             validation = np.finfo(float).max
         return _StartEnd(model, validation, loss)
 
-    def _iterate(self, model: Any, data: Data, scale: Scale, most: int) -> tuple[Any, float]:
-        """Run Levenberg–Marquardt while it is worthwhile; return the model and its loss."""
+    def _iterate(self, model: Any, data: Data, scale: Scale, most: int) -> "_Candidate":
+        """Run Levenberg–Marquardt while it is worthwhile."""
         state = marquardt.init(model, self.settings)
         losses: list[float] = []
-        compiling: AbstractContextManager[Any] = _COMPILING
         for _ in range(most):
-            with compiling:
-                state, loss = marquardt.update(state, data, scale, self.objective, self.settings)
-            compiling = nullcontext()
+            state, loss = marquardt.update(state, data, scale, self.objective, self.settings)
             losses.append(float(loss))
-            stopped = self.stop is not None and self.stop.is_set()
-            if stopped or time.perf_counter() > self.until or _is_done(losses):
+            if self._over or _is_done(losses):
                 break
         loss = losses[-1]
-        return state.model, loss if np.isfinite(loss) else np.inf
+        return _Candidate(state.model, loss if np.isfinite(loss) else np.inf)
+
+
+class _Candidate(NamedTuple):
+    """An arm in a search, and its loss in training."""
+
+    model: Any
+    loss: float
+
+
+def _models(candidates: Sequence[_Candidate]) -> list[Any]:
+    return [candidate.model for candidate in candidates]
+
+
+def _movable(model: Model) -> range:
+    """Return the joints whose place is learned: all but the first, which is the origin."""
+    chain = model.chain
+    assert chain is not None  # only chains are searched for
+    return range(len(chain.turn))
+
+
+def _replaced(model: Model, joint: int, rng: np.random.Generator) -> Model:
+    """Return the arm with one joint turned by a right angle, or placed at random.
+
+    Axes of most arms are parallel or at right angles to each other.
+    """
+    chain = model.chain
+    assert chain is not None
+    turn = np.array(chain.turn)
+    shift = np.array(chain.shift)
+    if rng.random() < 0.5:
+        quarter = rng.choice([-1, 1]) * np.pi / 2 * np.eye(3)[rng.integers(3)]
+        turn[joint] = turn[joint] @ Rotation.from_rotvec(quarter).as_matrix()
+    else:
+        turn[joint] = Rotation.random(rng=rng).as_matrix()
+        shift[joint] = np.abs(shift).mean() * rng.standard_normal(3)
+    moved = eqx.tree_at(
+        lambda chain: (chain.turn, chain.shift), chain, (jnp.asarray(turn), jnp.asarray(shift))
+    )
+    return model.with_mechanics(moved)
 
 
 def _is_done(losses: Sequence[float]) -> bool:

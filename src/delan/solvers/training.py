@@ -26,6 +26,8 @@ CHECKPOINT = "delan-checkpoint"
 CHECKPOINT_SECONDS = 5.0
 # A validation loss this many times the best one counts as divergence.
 DIVERGED = 100.0
+# Share of the budget after which a training may be given up as hopeless.
+HOPELESS_SHARE = 0.3
 # A validation loss below this share of the last milestone is a new one: smaller gains are no
 # progress that patience should wait for.
 WORTHWHILE = 0.99
@@ -47,6 +49,10 @@ class TrainingSettings:
         patience: share of the budget that may pass without progress on validation before the fit
             stops early.
         retreats: how often a fit that diverged may return to its best weights with a smaller step.
+        hopeless: a validation loss; a training that is still above it when 30 % of its budget are
+            spent is given up. None: no training is.
+        searches: how often the arm of a chain is searched for at most; several searches end when
+            two of them agree.
         accelerations: `given` by the dataset, or `none`: motion and torques are integrated against
             smooth windows (`windows.py`), so that nothing is differentiated twice and nothing needs
             a filter.
@@ -58,6 +64,8 @@ class TrainingSettings:
     validation: float = 0.15
     patience: float = 0.3
     retreats: int = 8
+    hopeless: float | None = None
+    searches: int = 1
     accelerations: Accelerations = "given"
     objective: Objective = field(default_factory=Objective)
     descent: DescentSettings = field(default_factory=DescentSettings)
@@ -79,6 +87,8 @@ class TrainingSettings:
             )
         if not 0 < self.patience <= 1:
             raise SettingsError(f"patience is a share of the budget in (0, 1], got {self.patience}")
+        if self.searches < 1:
+            raise SettingsError(f"searches must be at least 1, got {self.searches}")
         if self.retreats < 0:
             raise SettingsError(f"retreats must be at least 0, got {self.retreats}")
 
@@ -173,11 +183,20 @@ class Run:
 
 @dataclass(frozen=True)
 class Limits:
-    """When to stop: wall-clock time [s], compilation included, steps back, and on request."""
+    """When to stop: wall-clock time [s], compilation included, steps back, and on request.
+
+    `hopeless` is as in `TrainingSettings`.
+    """
 
     seconds: float | None = None
     retreats: int = 8
     stop: threading.Event | None = None
+    hopeless: float | None = None
+
+    @classmethod
+    def of(cls, settings: TrainingSettings, stop: threading.Event) -> "Limits":
+        """Return the limits of a training with these settings."""
+        return cls(settings.seconds, settings.retreats, stop, settings.hopeless)
 
 
 @dataclass(frozen=True)
@@ -281,6 +300,12 @@ class _Loop:
             state = after
             _note(run, row, stage.model(state))
             self._report(stage, row, spent)
+            if self._is_hopeless(stage, row):
+                run.events.append(
+                    f"given up after {100 * HOPELESS_SHARE:.0f} % of the training: the validation "
+                    f"loss was {run.best:.2g}"
+                )
+                return
             if step.finished or run.epoch - run.milestone_epoch >= stage.patience:
                 return
             self._save(state)
@@ -293,6 +318,11 @@ class _Loop:
         if stage.epochs is not None:
             share = max(share, epoch / stage.epochs)
         return min(share, 1.0)
+
+    def _is_hopeless(self, stage: Stage, row: HistoryRow) -> bool:
+        if self.limits.hopeless is None or self.run.best <= self.limits.hopeless:
+            return False
+        return self._share(stage, row.epoch, row.seconds) >= HOPELESS_SHARE
 
     def _report(self, stage: Stage, row: HistoryRow, spent: float) -> None:
         if self.watch is not None:
