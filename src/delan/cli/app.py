@@ -293,8 +293,8 @@ def keep_compiled() -> None:
     """Let JAX keep compiled programs in the user's cache: the second run of a command is faster."""
     root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(root) / "delan" / "xla"))
-    # Programs that compile faster than this [s] are not worth a file.
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+    # Small programs are many: hundreds of files, a few MB, save seconds.
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 
 def require_writable(*paths: Path | None, make_folder: bool = False) -> None:

@@ -218,6 +218,7 @@ def as_dict(request: FitRequest, report: FitReport) -> dict[str, Any]:
             "decision": report.verdict.decision,
             "decision_before_test": report.fit.verdict.decision,
             "verdict": verdict_text(report),
+            "other_motion": report.fit.other_motion,
             "ruler": {"bandwidth": report.fit.bandwidth, "variance": "of the whole log"},
             "chosen": entry.name,
             "models": _models(report),

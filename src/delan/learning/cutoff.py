@@ -8,6 +8,7 @@ removes: below the best cut-off motion is lost, above it noise comes in.
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -25,7 +26,7 @@ from ..logs.preparation import prepare as prepared_by
 from ..logs.segments import usual_step
 from ..logs.split import Split, split, split_key
 from ..models.model import Model
-from ..solvers.linearised import rigid_slope
+from ..solvers.linearised import one_blas_thread, rigid_slope
 from ..solvers.training import TrainingSettings
 from .friction_search import START
 from .model_fit import fit_model
@@ -67,8 +68,9 @@ DELAY_SAMPLES = 5
 DELAY_SECONDS = 0.05
 # The most samples of a fold that a delay is computed from.
 DELAY_ROWS = 1000
-# Iterations at each cut-off, without each fold.
+# Iterations at each cut-off, without each fold, and the most samples for them.
 TRIAL_ITERATIONS = 3
+TRIAL_ROWS = 384
 
 
 @dataclass(frozen=True)
@@ -101,13 +103,17 @@ class PreparationChoice:
 
 @dataclass(frozen=True, eq=False)
 class CutoffSearch:
-    """The means of a search: randomness, the share held out, time, a stop and who follows it."""
+    """The means of a search: randomness, the share held out, time, a stop and who follows it.
+
+    `first_look` is called with the validation error (nMSE) of the first chain.
+    """
 
     key: PRNGKeyArray
     validation: float = 0.15
     seconds: float | None = None
     stop: threading.Event = field(default_factory=threading.Event)
     watch: Watcher | None = None
+    first_look: Callable[[float], None] | None = None
 
 
 def prepare(
@@ -123,6 +129,7 @@ def prepare(
     return prepared_by(recording, settings)
 
 
+@one_blas_thread()
 def choose_preparation(recording: Recording, search: CutoffSearch) -> PreparationChoice:
     """Choose cut-off and delay on the validation motion.
 
@@ -231,6 +238,8 @@ class _Desk:
         # they learned from; how good the right one is, the folds tell.
         first = fit_model(self.study(place).without(NOTHING), "chain").model
         trials = {place: self.score(place, first)}
+        if self.search.first_look is not None:
+            self.search.first_look(trials[place].validation)
         for step in (1, -1):
             at = place
             best = trials[place].validation
@@ -295,7 +304,7 @@ class _Desk:
     def score(self, place: int, start: Model, delay: float = 0.0) -> _Trial:
         """A few iterations at a cut-off, judged at the bandwidth of scores."""
         study = self.study(place, delay)
-        refit = Refit.of(start, study, iterations=TRIAL_ITERATIONS)
+        refit = Refit.of(start, study, iterations=TRIAL_ITERATIONS, count=TRIAL_ROWS)
         cross = cross_fit(study, start, refit)
         return _Trial(start, cross, cross.error())
 

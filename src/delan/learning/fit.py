@@ -22,6 +22,7 @@ from ..logs.filters import HIGHEST_CUTOFF
 from ..logs.preparation import PreparationSettings, prepare, scoring_bandwidth
 from ..logs.segments import usual_step
 from ..models.model import Architecture, Model
+from ..solvers.linearised import one_blas_thread
 from ..solvers.loss import SECONDS, Objective
 from ..solvers.stages import SAMPLES
 from .contenders import Chain, Constant, Network, SingleTraining
@@ -30,7 +31,7 @@ from .fit_settings import FitOptions, FitSettings, fit_options
 from .more_data import LearningCurve, NextMotion, learning_curve, next_motion
 from .scores import Scores
 from .study import Budget, Contender, Entry, FrictionChoice, Listener, Study, nobody_listens
-from .uncertainty import TrustSettings, trust, trust_by_folds
+from .uncertainty import TrustSettings, disagreement, trust, trust_by_folds
 from .verdict import Verdict, judge, ranked
 
 # Share of the rivals' seconds that chains near a URDF get; the networks, which are trained at the
@@ -49,6 +50,8 @@ class Fit:
             accelerations, its parts are the filtered motion, for pictures and the band.
         trusted: the chosen model with its band and domain, before it learned from the validation
             motion too; None if the fit was stopped.
+        other_motion: the nMSE by which models of parts of the log differ on other motion; 0 where
+            it was not computed.
         curve, motion: what more data would bring and what to record next, for a chain with friction
             if there was time.
     """
@@ -62,6 +65,7 @@ class Fit:
     options: FitOptions
     seconds: float
     interrupted: bool
+    other_motion: float = 0.0
 
     @property
     def best(self) -> Entry:
@@ -117,6 +121,7 @@ class Fit:
             self.entries,
             test,
             new_motion=self.study.split.is_new,
+            other_motion=self.other_motion,
             interrupted=self.interrupted,
             seconds=self.options.seconds,
         )
@@ -139,6 +144,7 @@ class Fit:
         return next((entry for entry in self.entries if entry.name == name), None)
 
 
+@one_blas_thread()
 def fit(
     data: Recording | Dataset,
     models: str | Architecture | Sequence[str] = "auto",
@@ -164,7 +170,8 @@ def fit(
         urdf: description of the robot; with it, models that start from the file take part.
         seconds: limit of the wall clock, approximately, for every model gets one trial. Without it,
             the same seed gives the same numbers.
-        listen: called with the name of each step; may return a function that follows its progress.
+        listen: called with the name of each step, and with a first look at the error; may return
+            a function that follows the progress of the step.
         stop: set it from another thread to end the fit early with the best model so far.
     """
     options = fit_options(models, friction, urdf, settings or FitSettings(), seconds, seed)
@@ -190,6 +197,15 @@ class _Prepared(NamedTuple):
     unfiltered: Dataset | None = None
 
 
+class _Outlook(NamedTuple):
+    """What a fit says of its best model beyond its errors, as in `Fit`."""
+
+    trusted: Model | None = None
+    other_motion: float = 0.0
+    curve: LearningCurve | None = None
+    motion: NextMotion | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class _Job:
     """One call of `fit`: prepare, study, compete, trust, relearn."""
@@ -204,26 +220,29 @@ class _Job:
         prepared = self._prepare()
         study = self._study(prepared)
         entries = self._ranked(self._learning_study(study, prepared), prepared)
-        trusted = None
-        curve = None
-        motion = None
+        outlook = _Outlook()
         if not self.stop.is_set():
             self.listen("trust")
             # A constant torque is never deployed; every fit has a model beside it.
-            place = int(entries[0].name == "constant")
-            trusted = self._trust(entries[place], study)
-            curve, motion = self._more_data(entries[place], study)
+            outlook = self._outlook(entries[int(entries[0].name == "constant")], study)
         return Fit(
             entries=tuple(entries),
             preparation=prepared.choice,
             study=study,
-            trusted=trusted,
-            curve=curve,
-            motion=motion,
+            trusted=outlook.trusted,
+            curve=outlook.curve,
+            motion=outlook.motion,
             options=self.options,
             seconds=self.budget.elapsed,
             interrupted=self.stop.is_set() or any(entry.interrupted for entry in entries),
+            other_motion=outlook.other_motion,
         )
+
+    def _outlook(self, best: Entry, study: Study) -> "_Outlook":
+        """What a fit says of its best model beyond its errors."""
+        trusted = self._trust(best, study)
+        other_motion = self._other_motion(best, study)
+        return _Outlook(trusted, other_motion, *self._more_data(best, study))
 
     def _prepare(self) -> _Prepared:
         if isinstance(self.data, Dataset):
@@ -260,8 +279,15 @@ class _Job:
             seconds=self.budget.part("preparation"),
             stop=self.stop,
             watch=self.listen("preparation"),
+            first_look=self._first_look,
         )
         return choose_preparation(recording, search)
+
+    def _first_look(self, error: float) -> None:
+        self.listen(
+            f"first look: a chain has an nMSE of {error:.2g} on parts of the log that it has not "
+            "seen; choosing the filter, friction and rivals"
+        )
 
     def _study(self, prepared: _Prepared) -> Study:
         """The study of the prepared samples, with the one split of this fit."""
@@ -401,6 +427,12 @@ class _Job:
             return trust_by_folds(best.deployed, best.cross, study, settings)
         key = self._last_keys(study)[0]
         return trust(best.deployed, study.training, study.judged, settings, key=key)
+
+    def _other_motion(self, best: Entry, study: Study) -> float:
+        """How much models of parts of the log differ on other motion, if there are such models."""
+        if best.cross is None or best.folds < 2:
+            return 0.0
+        return disagreement(best.cross, study.dataset, key=self._last_keys(study)[0])
 
     def _more_data(
         self, best: Entry, study: Study

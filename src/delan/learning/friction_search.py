@@ -24,8 +24,7 @@ from ..models.dynamics import trainable
 from ..models.friction import Friction, FrictionSettings, MotorPair, Term
 from ..models.friction_memory import remembered
 from ..models.model import Model
-from ..solvers.blas import one_blas_thread
-from ..solvers.linearised import rigid_slopes, rigid_torques
+from ..solvers.linearised import one_blas_thread, rigid_slopes, rigid_torques
 from ..solvers.loss import Data, Samples, Windows
 from ..solvers.marquardt import solve_bounded
 

@@ -19,6 +19,7 @@ from ..joints import Dataset, evenly_spaced
 from ..logs.split import counting
 from ..models.dynamics import in_precision
 from ..models.model import Model, as_model, without_trust
+from ..solvers.linearised import one_blas_thread
 from ..solvers.loss import Anchor, Scale, Windows
 from ..solvers.marquardt import NEARBY
 from ..solvers.plan import (
@@ -101,6 +102,7 @@ class TrainingStart:
 FRESH = TrainingStart()
 
 
+@one_blas_thread()
 def fit_model(
     study: Study, model: ModelChoice = "delan", start: TrainingStart = FRESH, *, seeds: int = 1
 ) -> TrainingResult:

@@ -15,7 +15,7 @@ from ..errors import ModelError
 from ..joints import Dataset, evenly_spaced, nonzero_scale
 from ..models.dynamics import InverseDynamics, require_same_joints
 from ..models.model import without_trust
-from ..solvers.blas import one_blas_thread
+from ..solvers.linearised import one_blas_thread
 from .scores import Errors, TorqueSize, predict_samples
 
 # A structured error above this share of the torque's variance, 1 % of its standard deviation, puts

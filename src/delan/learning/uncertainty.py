@@ -15,19 +15,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Float, Int, PRNGKeyArray
 
 from ..errors import ModelError, SettingsError
 from ..joints import Dataset, evenly_spaced, nonzero_scale
 from ..models.dynamics import InverseDynamics, in_precision, require_same_joints, trainable
 from ..models.model import Model, as_model, without_trust
-from ..models.trust import Domain, Trust, apart
+from ..models.trust import Domain, Trust, apart, distances
 from ..solvers import adam, marquardt
 from ..solvers.adam import DescentSettings
 from ..solvers.loss import Objective, Scale
 from ..solvers.plan import SMALL_WEIGHTS, samples
 from .scores import predict_samples, residual_torques
-from .study import CrossFit, Study
+from .study import NOTHING, CrossFit, Study
 
 # Fewer trajectories than these are cut into blocks, to resample them and to calibrate by them.
 RESAMPLED = 20
@@ -36,6 +36,10 @@ CALIBRATED = 10
 KNOWN = 0.98
 # The most training states of which those of the domain are chosen.
 DOMAIN_ROWS = 10_000
+# Samples of mixed motion on which models of parts of a log are compared.
+MIXED_ROWS = 1000
+# The most states of a fold that tell how far it is from the others.
+FOLD_STATES = 500
 # A joint that hardly moved counts as if it had moved by this share of the one that moved most.
 LEAST_SPREAD = 0.02
 # The least error that a joint is granted, as share of the standard deviation of its torque.
@@ -117,12 +121,44 @@ def trust_by_folds(
     members = _stacked([_learned(member) for member in cross.members])
     residual = np.abs(cross.residual)
     std = np.concatenate([_spread_of(cross.members, judged) for judged in cross.judged])
-    floor, band = _band(residual, std, cross.fold, cross.size.variance, settings.level)
-    domain = domain_of(
-        replace(study.training, joints=plain.joints), study.validation, settings.states
+    wider = _jackknife(len(cross.members))
+    floor, band = _band(residual, wider * std, cross.fold, cross.size.variance, settings.level)
+    trusted = Trust(
+        members=members,
+        floor=jnp.asarray(floor / wider),
+        band=jnp.asarray(band * wider),
+        domain=_domain_by_folds(study, settings.states),
+        level=settings.level,
     )
-    trusted = Trust(members, jnp.asarray(floor), jnp.asarray(band), domain, settings.level)
     return plain.with_trust(trusted)
+
+
+def _jackknife(count: int) -> float:
+    """The standard error of a model over the spread of members that each lack one of its parts."""
+    return (count - 1) / np.sqrt(count)
+
+
+def disagreement(cross: CrossFit, dataset: Dataset, *, key: PRNGKeyArray) -> float:
+    """The nMSE by which models of parts of a log differ on other motion, mean over joints.
+
+    The other motion is that of the log with the joints at different moments: each joint keeps to
+    the positions, speeds and accelerations that it had, in combinations that were not recorded.
+    """
+    samples = dataset.samples
+    moments = jax.random.randint(key, (MIXED_ROWS, samples.dof), 0, len(samples))
+    rows = (np.asarray(moments), np.arange(samples.dof))
+    mixed = Dataset(
+        t=np.arange(MIXED_ROWS, dtype=float),
+        q=samples.q[rows],
+        qd=samples.qd[rows],
+        qdd=samples.qdd[rows],
+        tau=samples.tau[rows],
+        trajectory=np.arange(MIXED_ROWS),
+        joints=samples.joints,
+    )
+    std = _jackknife(len(cross.members)) * _spread_of(cross.members, mixed)
+    moved = cross.size.variance > 0
+    return float(np.mean(np.mean(std**2, axis=0)[moved] / cross.size.variance[moved]))
 
 
 def _spread_of(members: Sequence[Model], dataset: Dataset) -> Float[np.ndarray, "samples dof"]:
@@ -182,7 +218,8 @@ def torque_bands(model: Model, dataset: Dataset) -> Float[np.ndarray, "samples d
         raise ModelError("the model has no band; give it one with delan.trust")
     members = _separate(model.trust.members, model.trust.size)
     spread = np.hypot(_spread_of(members, dataset), np.asarray(model.trust.floor))
-    return np.asarray(model.trust.band) * spread
+    widening = np.maximum(1.0, distances(model.trust.domain, _states(dataset)))
+    return np.asarray(model.trust.band) * spread * widening[:, None]
 
 
 def _separate(members: Any, count: int) -> list[Model]:
@@ -332,26 +369,51 @@ def domain_of(training: Dataset, validation: Dataset, states: int = TrustSetting
 
     All other training states are inside, and the share `KNOWN` of the validation states.
     """
-    joints = training.joints
-    known = np.concatenate([training.samples.q, training.samples.qd], axis=1)
+    unit = _known_states(training, states)
+    reach = float(np.quantile(distances(unit, _states(validation)), KNOWN))
+    return _reaching(unit, training, reach)
+
+
+def _domain_by_folds(study: Study, states: int) -> Domain:
+    """The domain of the whole log, whose radius reaches the states of each fold from the others."""
+    reached = []
+    for number in range(len(study.split.folds)):
+        part = study.without(number)
+        unit = _known_states(part.training, states)
+        reached.append(distances(unit, _thinned(_states(part.validation))))
+    everything = study.without(NOTHING).training
+    reach = float(np.quantile(np.concatenate(reached), KNOWN))
+    return _reaching(_known_states(everything, states), everything, reach)
+
+
+def _states(dataset: Dataset) -> Float[np.ndarray, "samples coordinates"]:
+    """(q, q̇) of every sample."""
+    return np.concatenate([dataset.samples.q, dataset.samples.qd], axis=1)
+
+
+def _thinned(states: Float[np.ndarray, "rows coordinates"]) -> Float[np.ndarray, "_ coordinates"]:
+    return states[evenly_spaced(len(states), FOLD_STATES)]
+
+
+def _known_states(training: Dataset, count: int) -> Domain:
+    """Training states far from each other, with a radius of one spread."""
+    known = _states(training)
     known = known[evenly_spaced(len(known), DOMAIN_ROWS)]
-    unseen = np.concatenate([validation.samples.q, validation.samples.qd], axis=1)
     spread = _spread(training)
     chosen = [0]
-    nearest = apart(joints, known[0], known, spread)
-    while len(chosen) < min(states, len(known)) and nearest.max() > 0:
+    nearest = apart(training.joints, known[0], known, spread)
+    while len(chosen) < min(count, len(known)) and nearest.max() > 0:
         chosen.append(int(np.argmax(nearest)))
-        nearest = np.minimum(nearest, apart(joints, known[chosen[-1]], known, spread))
-    unit = Domain(jnp.asarray(known[chosen]), jnp.asarray(spread), jnp.ones(()), joints)
-    reach = np.quantile(np.asarray(_distances(unit, jnp.asarray(unseen))), KNOWN)
+        nearest = np.minimum(nearest, apart(training.joints, known[chosen[-1]], known, spread))
+    return Domain(jnp.asarray(known[chosen]), jnp.asarray(spread), jnp.ones(()), training.joints)
+
+
+def _reaching(unit: Domain, training: Dataset, reach: float) -> Domain:
+    """The domain with a radius that reaches so far, and to every training state."""
+    inside = distances(unit, _states(training)).max()
     # The last bound keeps the radius positive where the robot did not move.
-    radius = max(float(reach), float(nearest.max()), 1e-6)
+    radius = max(reach, float(inside), 1e-6)
     return eqx.tree_at(lambda domain: domain.radius, unit, jnp.full_like(unit.radius, radius))
-
-
-@eqx.filter_jit
-def _distances(domain: Domain, states: Float[Array, "rows coordinates"]) -> Float[Array, " rows"]:
-    return jax.lax.map(lambda state: domain.distance(*jnp.split(state, 2)), states, batch_size=256)
 
 
 def _spread(training: Dataset) -> Float[np.ndarray, " coordinates"]:

@@ -17,7 +17,14 @@ USELESS = 0.5
 
 Decision = Literal["deploy", "doubtful", "refuse"]
 DoubtKind = Literal[
-    "poor", "no_mechanics", "residual", "rival", "repeated", "unsettled", "interrupted"
+    "poor",
+    "no_mechanics",
+    "residual",
+    "rival",
+    "other_motion",
+    "repeated",
+    "unsettled",
+    "interrupted",
 ]
 
 # A model that leaves more than this share of the torque's variance unexplained is doubtful.
@@ -70,10 +77,11 @@ class Doubt:
     Attributes:
         kind: `poor`: too much of the torque is unexplained. `no_mechanics`, `residual`: a network
             without mechanics gives the torque, or a part of it. `rival`: another model is better on
-            the test motion. `repeated`: the log repeats one motion, and nothing speaks for others.
-            `unsettled`: time was over before the model had settled. `interrupted`: the fit was
-            stopped early.
-        model, error: of the rival.
+            the test motion. `other_motion`: models learned from parts of the log differ where the
+            joints move in other combinations. `repeated`: the log repeats one motion, and nothing
+            speaks for others. `unsettled`: time was over before the model had settled.
+            `interrupted`: the fit was stopped early.
+        model: the rival. error: its nMSE, or the one to expect on other motion.
     """
 
     kind: DoubtKind
@@ -117,6 +125,7 @@ def judge(
     test: Mapping[str, Scores] | None = None,
     *,
     new_motion: bool = True,
+    other_motion: float = 0.0,
     interrupted: bool = False,
     seconds: float | None = None,
 ) -> Verdict:
@@ -126,6 +135,7 @@ def judge(
         entries: ordered by their validation error.
         test: the scores of every entry on motion that took no part in the choice.
         new_motion: whether the validation motion is unlike the training motion.
+        other_motion: the nMSE by which models of parts of the log differ on other motion.
     """
     errors = {entry.name: entry.error for entry in entries}
     for name, scores in (test or {}).items():
@@ -150,14 +160,25 @@ def judge(
     # Written so that an error that is not a number refuses as well.
     if not verdict.error < min(1.0, verdict.constant) or chosen.name == "constant":
         return replace(verdict, decision="refuse")
-    doubts = tuple(_doubts(verdict, chosen, rivals, new_motion))
+    doubts = tuple(_doubts(verdict, chosen, rivals))
+    if verdict.judged_on == "validation":
+        doubts += tuple(_doubts_beyond(verdict, new_motion, other_motion))
     if doubts:
         return replace(verdict, decision="doubtful", doubts=doubts)
     return verdict
 
 
+def _doubts_beyond(verdict: Verdict, new_motion: bool, other_motion: float) -> Iterator[Doubt]:
+    """Yield what speaks against the model on motion unlike that of the log."""
+    expected = verdict.error + other_motion
+    if verdict.error <= POOR < expected:
+        yield Doubt("other_motion", error=expected)
+    if not new_motion:
+        yield Doubt("repeated")
+
+
 def _doubts(
-    verdict: Verdict, chosen: Entry, rivals: Sequence[tuple[str, float]], new_motion: bool
+    verdict: Verdict, chosen: Entry, rivals: Sequence[tuple[str, float]]
 ) -> Iterator[Doubt]:
     if verdict.error > POOR:
         yield Doubt("poor")
@@ -170,8 +191,6 @@ def _doubts(
         name, error = min(rivals, key=lambda rival: rival[1])
         if error < CLEARLY_BETTER * verdict.error:
             yield Doubt("rival", name, error)
-    if verdict.judged_on == "validation" and not new_motion:
-        yield Doubt("repeated")
     if verdict.interrupted:
         yield Doubt("interrupted")
     elif chosen.training is not None and not chosen.training.settled:

@@ -221,10 +221,12 @@ class Model(eqx.Module):
         """Return half the width of the band that holds a share `trust.level` of torques [N m or N].
 
         The share is a mean over motion like that of training and validation, joint by joint.
-        Outside the domain the band widens as the members disagree, but it was not calibrated there.
+        Outside the domain, where it is not calibrated, it widens with the distance and as the
+        members disagree.
         """
         trust = self._require_trust()
-        return trust.band * jnp.hypot(self.torque_std(q, qd, qdd, memory=memory), trust.floor)
+        spread = jnp.hypot(self.torque_std(q, qd, qdd, memory=memory), trust.floor)
+        return trust.band * spread * trust.widening(q, qd)
 
     def in_domain(self, q: Vector, qd: Vector) -> Float[Array, ""]:
         """Return the distance to the training data: at most 1 inside, 2 at twice that distance."""

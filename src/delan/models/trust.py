@@ -47,6 +47,18 @@ class Domain(eqx.Module):
         return jnp.min(apart(self.joints, state, self.states, self.spread)) / self.radius
 
 
+def distances(
+    domain: Domain, states: Float[np.ndarray, "rows coordinates"]
+) -> Float[np.ndarray, " rows"]:
+    """Return `Domain.distance` of many states (q, q̇), in NumPy."""
+    known = np.asarray(domain.states)
+    spread = np.asarray(domain.spread)
+    nearest = []
+    for state in states:
+        nearest.append(apart(domain.joints, state, known, spread).min())
+    return np.array(nearest) / float(domain.radius)
+
+
 def apart(
     joints: Joints,
     state: Float[Numbers, " coordinates"],
@@ -71,7 +83,9 @@ class Trust(eqx.Module):
         members: models of the same kind, trained on resampled data; their arrays are stacked along
             a first axis.
         floor: the error that remains where the members agree, such as noise, per joint [N m or N].
-        band: half the width of the band in units of √(std² + floor²), per joint.
+        band: half the width of the band in units of √(std² + floor²), per joint. Members that lack
+            one of n parts of the data differ less than a model errs (jackknife), for which floor
+            and band make up: band is larger by (n − 1)/√n, floor smaller.
         domain: of the training data.
         level: the share of held-out torques that the band was calibrated to hold.
     """
@@ -106,6 +120,13 @@ class Trust(eqx.Module):
             return eqx.combine(member, rest).inverse_dynamics(q, qd, qdd, memory=memory)
 
         return jnp.std(jax.vmap(torque)(arrays), axis=0, ddof=1)
+
+    def widening(self, q: Vector, qd: Vector) -> Float[Array, ""]:
+        """Return by how much the band is wider than inside the domain, where it is calibrated.
+
+        It grows with the distance, as the errors of real robots on other motion do.
+        """
+        return jnp.maximum(1.0, self.domain.distance(q, qd))
 
     def require_fitting(self, model: Any) -> None:
         """Refuse a domain of other joints, and members that are not two or more such models."""

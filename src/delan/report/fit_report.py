@@ -184,6 +184,11 @@ def _doubt_text(doubt: Doubt, verdict: Verdict) -> str:
             f"on the test motion {_the(doubt.model)} is better ({doubt.error:.2g}): the log holds "
             "too little motion to choose by"
         )
+    if doubt.kind == "other_motion":
+        return (
+            "models learned from parts of the log differ where its joints move in other "
+            f"combinations: expect an nMSE of about {doubt.error:.2g} there, or record more motion"
+        )
     texts = {
         "no_mechanics": (
             "the feed-forward network knows no mechanics and goes wrong outside the recorded motion"

@@ -3,9 +3,14 @@
 JAX differentiates only the part without friction, in chunks of one size. So one compiled program
 serves data of every length, every choice of friction and every part of a log that is left out.
 Friction is linear in most of its weights: its columns follow from the motion alone.
+
+The BLAS computes in one thread (`one_blas_thread`).
 """
 
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -13,6 +18,7 @@ import jax
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
+from threadpoolctl import ThreadpoolController
 
 from ..joints import Dataset
 from ..mechanics.friction_terms import smooth_sign
@@ -29,6 +35,38 @@ Columns = Float[np.ndarray, "rows dof columns"]
 CHUNK = 192
 # The change of a logarithm by which slopes of friction in its speeds are computed.
 SMALL = 1e-5
+
+
+_blas_lock = threading.Lock()
+_blas_users = 0
+_blas_limit: Any = None
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Let NumPy and SciPy compute in one thread until the last user has left; also a decorator.
+
+    On small matrices the threads of a BLAS wait for each other, on a busy machine longer than the
+    work itself takes, and the last bits of a result depend on their number. Enter it before
+    threads are started: a limit that a thread sets for itself alone does not hold in it.
+    """
+    global _blas_users, _blas_limit
+    with _blas_lock:
+        if _blas_users == 0:
+            _blas_limit = _blas().limit(limits=1, user_api="blas")
+        _blas_users += 1
+    try:
+        yield
+    finally:
+        with _blas_lock:
+            _blas_users -= 1
+            if _blas_users == 0:
+                _blas_limit.restore_original_limits()
 
 
 def drive_torques(model: Any, data: Data) -> Rows:

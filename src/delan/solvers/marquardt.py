@@ -27,13 +27,13 @@ from ..errors import SettingsError
 from ..models.dynamics import trainable
 from ..models.friction import Friction
 from ..models.model import Model, as_model
-from .blas import one_blas_thread
 from .linearised import (
     FrictionMotion,
     drive_torques,
     friction_columns,
     load_gain,
     numpy_friction,
+    one_blas_thread,
     rigid_slopes,
     rigid_torques,
     speed_slopes,
