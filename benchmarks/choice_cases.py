@@ -68,10 +68,11 @@ COMPARED = 1500
 
 @dataclass(frozen=True)
 class RealCase:
-    """A log of `--data` and how it is cut."""
+    """A log of `--data`, how it is cut, and the options of the command that it needs."""
 
     log: Callable[[Path], list[Rows]]
     cut: Cut
+    options: tuple[str, ...] = ()
 
     def build(self, data: Path) -> Split:
         """Return the known and the unseen part; `FileNotFoundError` if the log is missing."""
@@ -585,7 +586,7 @@ CASES: dict[str, Case] = {
     "kuka_last75": RealCase(kuka, last(0.75)),
     "ur3_1to2": RealCase(ur3, by_run((0,), (1,))),
     "ur3_2to1": RealCase(ur3, by_run((1,), (0,))),
-    "ur3_reversed": RealCase(ur3_as_logged, by_run((0,), (1,))),
+    "ur3_reversed": RealCase(ur3_as_logged, by_run((0,), (1,)), ("--fix",)),
     "ur3_1half": RealCase(ur3, only((0,), first(0.5))),
     "ur3_2last75": RealCase(ur3, only((1,), last(0.75))),
     "ur10_to_validation": RealCase(ur10, by_run((0,), (1,))),

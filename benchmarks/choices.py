@@ -6,7 +6,8 @@
     python -m benchmarks.choices --delays     # the delays of three halves of the same logs
 
 Each case (`choice_cases.py`) is a known log and unseen motion of the same robot. The command gets
-both as files and no options, and the unseen motion judges it:
+both as files and no options (but `--fix` for a log with reversed torques), and the unseen motion
+judges it:
 
 - regret: the test error of the chosen model over that of the best one;
 - band: the share of the test torques inside the band that the model states, mean over the joints;
@@ -38,7 +39,7 @@ from matplotlib.axes import Axes
 from delan.figures import INK, LEARNED, RIVAL, TRUTH, drawing
 from delan.storage import write_whole
 
-from .choice_cases import CASES, DELAY_LOGS, HALVES, Rows, facts, novelty, part_of
+from .choice_cases import CASES, DELAY_LOGS, HALVES, RealCase, Rows, facts, novelty, part_of
 from .results import FOLDER, read_results
 
 NAME = "choices"
@@ -154,12 +155,15 @@ def _number(value: float | None) -> float:
 
 def measure(name: str, data: Path) -> Outcome | Failure:
     """Write both parts of a case, run the command on them, and return its figures."""
-    known, unseen = CASES[name].build(data)
+    case = CASES[name]
+    known, unseen = case.build(data)
+    options = case.options if isinstance(case, RealCase) else ()
     for rows in (known, unseen):
         facts(rows)  # refuses a part that no robot gives
     with tempfile.TemporaryDirectory() as folder:
         test = _written(Path(folder) / "unseen.npz", unseen)
-        fit = run_fit(_written(Path(folder) / "known.npz", known), ["--test", str(test)])
+        log = _written(Path(folder) / "known.npz", known)
+        fit = run_fit(log, ["--test", str(test), *options])
     return fit if isinstance(fit, Failure) else Outcome.of(fit)
 
 

@@ -17,7 +17,7 @@ from delan.learning.fit import Fit, fit
 from delan.learning.friction_search import START
 from delan.learning.model_fit import TrainingStart, fit_model
 from delan.learning.more_data import learning_curve, next_motion
-from delan.learning.scores import evaluate
+from delan.learning.scores import TorqueSize, evaluate
 from delan.learning.study import Study
 from delan.learning.urdf_contenders import ChainNearUrdf, Identified
 from delan.logs.preparation import PreparationSettings, prepare
@@ -86,7 +86,7 @@ def test_the_cut_off_lies_between_motion_and_noise_and_the_delay_is_found(result
     choice = result.preparation
     assert 2.0 < choice.settings.cutoff < 30.0
     tried = {trial.cutoff: trial.validation for trial in choice.trials}
-    assert tried[choice.settings.cutoff] == min(tried.values())
+    assert tried[choice.settings.cutoff] <= 1.05 * min(tried.values())
     assert tried[min(tried)] > min(tried.values())
     assert choice.settings.delay == pytest.approx(DELAY, abs=0.002)
     assert result.dataset.preparation.delay == choice.settings.delay
@@ -167,7 +167,8 @@ def test_an_identified_arm_can_be_saved_as_a_chain(result):
     model = known.model
     assert isinstance(model, Model)
     assert isinstance(model.mechanics, LagrangianChain)
-    scores = evaluate(model, result.validation, rollouts=False)
+    size = TorqueSize.of(result.dataset)
+    scores = evaluate(model, result.validation, rollouts=False, size=size)
     assert scores.torque.nmse_mean == pytest.approx(known.validation.torque.nmse_mean, rel=1e-3)
 
 

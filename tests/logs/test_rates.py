@@ -10,8 +10,7 @@ import pytest
 from delan.errors import DataError
 from delan.joints import Joints, Recording
 from delan.logs.doctor import cases, examine
-from delan.logs.preparation import PreparationSettings, prepare
-from delan.logs.rates import at_one_rate
+from delan.logs.preparation import PreparationSettings, at_one_rate, prepare
 from delan.logs.segments import common_step, require_sound
 from delan.models.friction import Friction, FrictionSettings
 from delan.models.friction_memory import remembered

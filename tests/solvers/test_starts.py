@@ -1,5 +1,7 @@
 """When the starts of a chain agree on a valley, and starts that diverge."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +10,8 @@ import pytest
 from delan.joints import Joints
 from delan.models.chain import looseness
 from delan.models.model import Model
-from delan.solvers.stages import _settled, agreed
+from delan.solvers.linearised import one_blas_thread
+from delan.solvers.stages import _movable, _replaced, _settled, agreed
 from tests.support.members import actuator, chain
 
 
@@ -43,3 +46,41 @@ def test_a_start_that_went_astray_is_left_as_it_is(wrong):
     bent = chain(Joints.revolute(3)).turn.at[1, 0, 0].set(wrong)
     astray = eqx.tree_at(lambda model: model.mechanics.turn, model, bent)
     assert _settled(astray) is astray
+
+
+def test_a_hop_places_one_joint_anew_and_leaves_the_others():
+    joints = Joints.revolute(4)
+    model = Model(chain(joints), actuator(joints, "viscous"))
+    before = model.chain
+    assert before is not None
+    assert list(_movable(model)) == [0, 1, 2]
+    rng = np.random.default_rng(0)
+    turned = placed = 0
+    for _ in range(20):
+        after = _replaced(model, 1, rng).chain
+        assert after is not None
+        changed = [k for k in range(3) if not np.array_equal(before.turn[k], after.turn[k])]
+        assert changed == [1]
+        moved = [k for k in range(3) if not np.array_equal(before.shift[k], after.shift[k])]
+        assert set(moved) <= {1}
+        placed += len(moved)
+        turned += 1 - len(moved)
+        assert eqx.tree_equal(before.factor, after.factor)
+    assert turned
+    assert placed
+
+
+def test_a_seed_gives_the_same_numbers_in_any_thread():
+    """Factors of larger matrices depend on the number of threads of the BLAS."""
+    rng = np.random.default_rng(0)
+    columns = rng.standard_normal((900, 230))
+    matrix = columns.T @ columns
+
+    @one_blas_thread()
+    def factor(_: int) -> np.ndarray:
+        return np.linalg.cholesky(matrix)
+
+    with one_blas_thread(), ThreadPoolExecutor(3) as pool:
+        here = factor(0)
+        for there in pool.map(factor, range(6)):
+            np.testing.assert_array_equal(here, there)

@@ -106,6 +106,11 @@ class FitRequest:
         help="Limit of the wall clock, compilation included; approximate, because every model "
         "gets one trial. Default: as long as it needs.",
     )
+    thorough: bool = option(
+        False,
+        "--thorough",
+        help="Search for the arm several times and train every rival to its end; takes minutes.",
+    )
     epochs: int | None = option(
         None, help="Single model: passes over the data, in place of --seconds; default: chosen."
     )
@@ -247,6 +252,7 @@ class FitRequest:
             training=training,
             seeds=self.seeds,
             start=TrainingStart(checkpoint=self.checkpoint, resume=self.resume),
+            thorough=self.thorough,
         )
 
 

@@ -105,7 +105,8 @@ class PreparationChoice:
 class CutoffSearch:
     """The means of a search: randomness, the share held out, time, a stop and who follows it.
 
-    `first_look` is called with the validation error (nMSE) of the first chain.
+    The arm is searched for up to `searches` times. `first_look` is called with the validation error
+    (nMSE) of the first chain.
     """
 
     key: PRNGKeyArray
@@ -114,6 +115,7 @@ class CutoffSearch:
     stop: threading.Event = field(default_factory=threading.Event)
     watch: Watcher | None = None
     first_look: Callable[[float], None] | None = None
+    searches: int = 1
 
 
 def prepare(
@@ -294,7 +296,12 @@ class _Desk:
                 prepared_by(self.recording, settings.scored(_rate(self.recording))),
                 counted=self.counted,
             ),
-            settings=TrainingSettings(seconds=seconds, epochs=POLISH, validation=search.validation),
+            settings=TrainingSettings(
+                seconds=seconds,
+                epochs=POLISH,
+                validation=search.validation,
+                searches=search.searches,
+            ),
             friction=START,
             key=search.key,
             stop=search.stop,

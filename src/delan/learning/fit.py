@@ -1,8 +1,7 @@
 """The public `fit`: learn a model of a robot from a log, and say how far to trust it.
 
 The road, in the order of `_Job`: **prepare** the log, split it into one **study**, let models
-**compete** on it, give the best one **trust** (a band and a domain), and let it **relearn** from
-all motion before it is deployed.
+**compete** on it, and give the best one an **outlook**: a band, a domain, and what to record next.
 """
 
 import threading
@@ -208,7 +207,7 @@ class _Outlook(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Job:
-    """One call of `fit`: prepare, study, compete, trust, relearn."""
+    """One call of `fit`: prepare, study, compete, look beyond."""
 
     data: Recording | Dataset
     options: FitOptions
@@ -280,6 +279,7 @@ class _Job:
             stop=self.stop,
             watch=self.listen("preparation"),
             first_look=self._first_look,
+            searches=settings.searches,
         )
         return choose_preparation(recording, search)
 
@@ -291,9 +291,10 @@ class _Job:
 
     def _study(self, prepared: _Prepared) -> Study:
         """The study of the prepared samples, with the one split of this fit."""
+        settings = self.options.settings
         study = Study.of(
             prepared.dataset,
-            self.options.settings.training,
+            replace(settings.training, searches=settings.searches),
             friction=self.options.friction,
             key=jax.random.key(self.options.seed),
             stop=self.stop,
@@ -344,7 +345,7 @@ class _Job:
                 # The others get the friction that was found for the chain.
                 study = replace(study, friction=chain.model.friction_settings)
         study = replace(study, friction=study.fixed_friction)
-        if chain is not None:
+        if chain is not None and not options.settings.thorough:
             study = replace(study, bar=chain.error_on(1))
         rivals = self._rivals(study.part("rivals"), chain)
         return [constant, *rivals] if chain is None else [constant, *rivals, chain]

@@ -16,6 +16,9 @@ from .study import FrictionChoice, require_friction
 ModelName = Literal["chain", "delan", "feedforward", "identified"]
 Accelerations = Literal["auto", "filtered", "none"]
 
+# Searches for the arm of a chain in a thorough fit.
+THOROUGH_SEARCHES = 6
+
 
 @dataclass(frozen=True)
 class FitSettings:
@@ -29,6 +32,8 @@ class FitSettings:
         seeds: models that are trained in parallel, of which the best on validation is kept; for one
             model only.
         start: where the training of one model starts, and its checkpoint.
+        thorough: search for the arm of a chain several times, until two searches agree, and train
+            every network to its end; this takes minutes.
     """
 
     accelerations: Accelerations = "auto"
@@ -36,6 +41,7 @@ class FitSettings:
     training: TrainingSettings = field(default_factory=TrainingSettings)
     seeds: int = 1
     start: TrainingStart = FRESH
+    thorough: bool = False
 
     def __post_init__(self) -> None:
         known = get_args(Accelerations)
@@ -49,6 +55,11 @@ class FitSettings:
             PreparationSettings(cutoff=self.cutoff)  # refuses what is no frequency
         if self.seeds < 1:
             raise SettingsError(f"seeds must be at least 1, got {self.seeds}")
+
+    @property
+    def searches(self) -> int:
+        """How often the arm of a chain is searched for at most."""
+        return max(self.training.searches, THOROUGH_SEARCHES if self.thorough else 1)
 
     @property
     def single_training(self) -> bool:

@@ -70,6 +70,10 @@ class ChainNearUrdf:
         began = time.perf_counter()
         arm = model_of(RigidBody.from_urdf(self.urdf))
         assert arm.chain is not None
+        # The URDF may know of a joint that it turns without end.
+        study = study.on(
+            replace(study.dataset, joints=arm.joints), replace(study.scored, joints=arm.joints)
+        )
         results = {}
         for anchor in ANCHORS:
             start = TrainingStart(model=arm, anchor=anchor)
