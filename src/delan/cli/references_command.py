@@ -42,6 +42,10 @@ def references(
     dt: Annotated[
         float, typer.Option(help="Sampling period in seconds.", min=1e-5, max=1.0)
     ] = 0.005,
+    count: Annotated[
+        int,
+        typer.Option("--motions", help="Cosines: how many different motions.", min=1, metavar="N"),
+    ] = 1,
     seed: SeedOption = 0,
 ) -> None:
     """Motions for a robot to follow: letters, smooth cosines, or motions to identify it by; inside
@@ -56,6 +60,8 @@ def references(
     from ..robots import arm_named
 
     arm = arm_named(robot)
+    if count > 1 and kind != "cosines":
+        raise SettingsError(f"--motions counts cosines; leave it out for {kind}")
     if kind == "letters":
         if robot != "two-link":
             raise SettingsError(
@@ -63,7 +69,7 @@ def references(
             )
         motions = _letters(speed, dt)
     elif kind == "cosines":
-        motions = [_cosines(arm, speed, dt, seed)]
+        motions = _cosines(arm, speed, dt, seed, count)
     else:
         motions = [_excitation(arm, dt, seed)]
     if plot is not None:
@@ -81,12 +87,15 @@ def _letters(speed: float, dt: float) -> list["Trajectory"]:
     return [letter_motion(letter, speed=PEN_SPEED * speed, dt=dt) for letter in LETTERS]
 
 
-def _cosines(arm: "Arm", speed: float, dt: float, seed: int) -> "Trajectory":
+def _cosines(arm: "Arm", speed: float, dt: float, seed: int, count: int) -> list["Trajectory"]:
     import jax
 
     from ..motions.cosines import cosines
 
-    return cosines(arm.limits, key=jax.random.key(seed)).at_speed(speed).sample(dt)
+    key = jax.random.key(seed)
+    # The first motion of a seed is the same however many follow.
+    keys = [key, *(jax.random.fold_in(key, number) for number in range(1, count))]
+    return [cosines(arm.limits, key=key).at_speed(speed).sample(dt) for key in keys]
 
 
 def _excitation(arm: "Arm", dt: float, seed: int) -> "Trajectory":

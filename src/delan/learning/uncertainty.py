@@ -35,15 +35,16 @@ CALIBRATED = 10
 # The share of validation states inside the domain.
 KNOWN = 0.98
 # The most training states of which those of the domain are chosen.
-DOMAIN_ROWS = 10_000
+DOMAIN_ROWS = 3000
 # Samples of mixed motion on which models of parts of a log are compared.
 MIXED_ROWS = 1000
 # The most states of a fold that tell how far it is from the others.
 FOLD_STATES = 500
 # A joint that hardly moved counts as if it had moved by this share of the one that moved most.
 LEAST_SPREAD = 0.02
-# The least error that a joint is granted, as share of the standard deviation of its torque.
-LEAST_FLOOR = 1e-6
+# The least error that a joint is granted, as share of the standard deviation of its torque: C code
+# in single precision errs by that much, and so does every sensor.
+LEAST_FLOOR = 1e-4
 # The standard deviation of Gaussian noise over the median of its absolute value.
 GAUSSIAN = 1.4826
 
@@ -175,9 +176,10 @@ def _band(
     level: float,
 ) -> tuple[Float[np.ndarray, " dof"], Float[np.ndarray, " dof"]]:
     """The usual size of the errors, and the factor by which the band is wider than their spread."""
-    floor = np.maximum(GAUSSIAN * np.median(error, axis=0), LEAST_FLOOR * np.sqrt(variance))
-    floor = nonzero_scale(floor)
-    return floor, conformal_factor(error / np.hypot(std, floor), labels, level)
+    least = LEAST_FLOOR * np.sqrt(variance)
+    floor = nonzero_scale(np.maximum(GAUSSIAN * np.median(error, axis=0), least))
+    factor = conformal_factor(error / np.hypot(std, floor), labels, level)
+    return floor, np.maximum(factor, least / floor)
 
 
 def calibrated(model: Model, validation: Dataset) -> Model:
