@@ -4,8 +4,8 @@
 
 The logs are those of `../shared/data`; without them nothing is measured. Each is split by time into
 a training part and a test part. The classical identification knows the arm's kinematics, has
-Coulomb and viscous friction, an offset and rotors, and gets the same preparation. Writes to
-`benchmarks/results`.
+Coulomb and viscous friction, an offset and rotors, gets the same preparation and is scored at the
+same bandwidth. Writes to `benchmarks/results`.
 """
 
 import argparse
@@ -127,7 +127,11 @@ def measure(name: str, data: Path) -> dict[str, Any]:
 def _textbook(
     name: str, known: Path, unseen: Path, settings: PreparationSettings
 ) -> dict[str, Any]:
-    training, test = (prepare(read_log(path), settings) for path in (known, unseen))
+    training = prepare(read_log(known), settings)
+    recording = read_log(unseen)
+    rate = 1 / float(np.median(np.diff(recording.t)))
+    # By the same ruler as the models: torques at the bandwidth of the scores.
+    test = prepare(recording, settings.scored(rate))
     model = identify(training, KINEMATICS[name].urdf(), IdentifySettings()).model
     scores = evaluate(model, test, rollouts=False).torque
     return {"nmse": list(scores.nmse), "nmse_mean": scores.nmse_mean}
