@@ -58,6 +58,9 @@ def test_where_the_log_has_no_new_motion_structure_decides(fit):
     # A chain that explains nothing is no model to prefer.
     entries = contest(fit, (0.9, 0.9), (0.001,))
     assert ranked(entries, new_motion=False)[0].name == "feedforward"
+    # Neither is a network that explains little.
+    entries = contest(fit, (0.9, 0.9), (0.6,))
+    assert ranked(entries, new_motion=True)[0].name == "chain"
 
 
 def test_models_are_compared_on_the_folds_that_both_have(fit):

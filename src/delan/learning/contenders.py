@@ -168,7 +168,7 @@ class Network:
                     break
             if best is not None and best.error > HOPELESS * study.bar:
                 times = best.error / study.bar
-                chosen["stopped"] = f"its error is {times:.2g} times that of the chain"
+                chosen["stopped"] = f"its error is {times:.0f} times that of the chain"
                 break
         assert best is not None
         took = time.perf_counter() - began

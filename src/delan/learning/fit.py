@@ -174,9 +174,8 @@ def fit(
         stop: set it from another thread to end the fit early with the best model so far.
     """
     options = fit_options(models, friction, urdf, settings or FitSettings(), seconds, seed)
-    budget = Budget(seconds)
-    job = _Job(data, options, budget, listen or nobody_listens, stop or threading.Event())
-    return job.run()
+    stop = stop or threading.Event()
+    return _Job(data, options, Budget(seconds), listen or nobody_listens, stop).run()
 
 
 def _unconfirmed(entry: Entry, chain: Entry) -> Network | None:

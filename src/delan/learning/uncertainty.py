@@ -42,9 +42,9 @@ MIXED_ROWS = 1000
 FOLD_STATES = 500
 # A joint that hardly moved counts as if it had moved by this share of the one that moved most.
 LEAST_SPREAD = 0.02
-# The least error that a joint is granted, as share of the standard deviation of its torque: C code
-# in single precision errs by that much, and so does every sensor.
-LEAST_FLOOR = 1e-4
+# The least error that a joint is granted, as share of the standard deviation of its torque: code in
+# single precision errs by that much.
+LEAST_FLOOR = 2e-6
 # The standard deviation of Gaussian noise over the median of its absolute value.
 GAUSSIAN = 1.4826
 

@@ -12,7 +12,8 @@ from .study import Entry
 # by more, and the log must have motion that is unlike the rest to show it.
 BETTER = 0.7
 BETTER_WITHOUT_MECHANICS = 0.4
-# A model with mechanics that leaves more than this is no model to prefer.
+# A model with mechanics that leaves more than this is no model to prefer, and no rival that leaves
+# more takes a place.
 USELESS = 0.5
 
 Decision = Literal["deploy", "doubtful", "refuse"]
@@ -63,6 +64,8 @@ def _takes_its_place(entry: Entry, best: Entry, new_motion: bool) -> bool:
     other = best.error_on(folds)
     if _freedom(entry) == _freedom(best):
         return error < other
+    if error > USELESS:
+        return False
     if _freedom(entry) == 1:
         return error < BETTER * other
     if other > USELESS:

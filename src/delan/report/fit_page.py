@@ -91,19 +91,18 @@ def _summary(report: FitReport) -> str:
     steps = np.clip(np.diff(data.t), 0, None)
     seconds = float(np.sum(steps[np.diff(data.trajectory) == 0]))
     samples = len(data.samples)
-    training = len(fit.training.samples)
-    validation = len(fit.validation.samples)
-    text = (
-        f"{data.dof} joints, {samples} samples of {seconds:.0f} s of motion: {training} to learn "
-        f"from, {validation} to choose by"
-    )
-    between = samples - training - validation
-    if between:
-        text += f", {between} between them left out"
-    text += "."
+    text = f"{data.dof} joints, {samples} samples of {seconds:.0f} s of motion"
+    parts = len(fit.study.split.folds)
     if report.chosen.relearned is not None:
-        text += " Once chosen, the model learned from those too."
-    return f"{text} All of it took {fit.seconds:.0f} s."
+        text += f" in {parts} parts, each left out in turn to choose by; the model learned from all"
+    else:
+        training = len(fit.training.samples)
+        validation = len(fit.validation.samples)
+        text += f": {training} to learn from, {validation} to choose by"
+        between = samples - training - validation
+        if between:
+            text += f", {between} between them left out"
+    return f"{text}. It took {fit.seconds:.0f} s."
 
 
 def _notices(report: FitReport) -> Iterator[str]:
@@ -150,7 +149,10 @@ def _tables(report: FitReport, key: PRNGKeyArray) -> list[Row]:
     )
     if fit.bandwidth is not None:
         caption += f" Torques, on all of this page, have a bandwidth of {fit.bandwidth:.3g} Hz."
-    tables.append(_table(report, caption, report.validation_errors(), key))
+    parts = 0
+    if len(fit.study.split.folds) == report.chosen.folds:
+        parts = report.chosen.folds
+    tables.append(_table(report, caption, report.validation_errors(), key, parts=parts))
     return tables
 
 
@@ -163,7 +165,7 @@ def _folds_text(report: FitReport) -> str:
     text = f"the whole log in {count} parts, each predicted by a model that has not learned from it"
     if not math.isnan(split.novelty):
         text += (
-            f". States left out are {split.novelty:.2g} times as far from the nearest training "
+            f". States left out are {split.novelty:.0f} times as far from the nearest training "
             "state as neighbours in time are from each other"
         )
     if split.distinct < REPEATED:
@@ -181,11 +183,17 @@ def _motion_text(dataset: Dataset) -> str:
 
 
 def _table(
-    report: FitReport, caption: str, errors: Mapping[str, ModelErrors], key: PRNGKeyArray
+    report: FitReport,
+    caption: str,
+    errors: Mapping[str, ModelErrors],
+    key: PRNGKeyArray,
+    *,
+    parts: int = 0,
 ) -> Row:
     """Return a column for each model, a row for the mean and for each joint.
 
-    The last column is the size of the chosen model's errors in units of the torque.
+    A head says if a model was scored on fewer than `parts` of the log. The last column is the size
+    of the chosen model's errors in units of the torque.
     """
     joints = report.fit.dataset.joints
     rows = [{"joint": name, "cells": [], "size": ""} for name in ("mean", *joints.names)]
@@ -193,7 +201,11 @@ def _table(
     for entry in report.fit.entries:
         chosen = entry is report.chosen
         name = NAMES.get(entry.name, entry.name)
-        heads.append({"name": name, "note": _choices_text(entry), "chosen": chosen})
+        notes = [_choices_text(entry)]
+        if entry.folds < parts:
+            notes.append(f"on {entry.folds} of {parts} parts")
+        note = "; ".join(filter(None, notes))
+        heads.append({"name": name, "note": note, "chosen": chosen})
         column = errors[entry.name]
         torque = column.scores.torque
         if chosen:
