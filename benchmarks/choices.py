@@ -4,6 +4,7 @@
     python -m benchmarks.choices --list       # the cases, and what their logs hold
     python -m benchmarks.choices --show       # the table of the results that are stored
     python -m benchmarks.choices --delays     # the delays of three halves of the same logs
+    python -m benchmarks.choices --times      # wall clock of the command, with cold and warm caches
 
 Each case (`choice_cases.py`) is a known log and unseen motion of the same robot. The command gets
 both as files and no options (but `--fix` for a log with reversed torques), and the unseen motion
@@ -25,6 +26,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
@@ -44,6 +46,7 @@ from .results import FOLDER, read_results
 
 NAME = "choices"
 TIMEOUT = 900.0  # of one fit [s]
+TIMED = ("panda_first75", "wam_4runs")
 
 # What is asked.
 MEDIAN_REGRET = 1.02
@@ -167,13 +170,26 @@ def measure(name: str, data: Path) -> Outcome | Failure:
     return fit if isinstance(fit, Failure) else Outcome.of(fit)
 
 
-def run_fit(log: Path, options: Sequence[str] = ()) -> dict[str, Any] | Failure:
-    """Return the JSON of `delan fit`; the model is written beside the log."""
+def run_fit(
+    log: Path, options: Sequence[str] = (), *, cache: Path | None = None
+) -> dict[str, Any] | Failure:
+    """Return the JSON of `delan fit`; the model is written beside the log.
+
+    Compiled programs are kept in `cache`, in place of the user's own.
+    """
+    environment = dict(os.environ)
+    if cache is not None:
+        environment["XDG_CACHE_HOME"] = str(cache)
     command = [sys.executable, "-m", "delan.cli.main", "fit", str(log), *options, "--json"]
     output = ["-o", str(log.with_suffix(".delan"))]
     try:
         ran = subprocess.run(
-            [*command, *output], capture_output=True, text=True, check=False, timeout=TIMEOUT
+            [*command, *output],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=TIMEOUT,
+            env=environment,
         )
     except subprocess.TimeoutExpired:
         return Failure(f"not ready after {TIMEOUT:.0f} s")
@@ -425,6 +441,28 @@ def _print_halves(name: str, read: Callable[[Path], list[Rows]], data: Path) -> 
         print(f"| {name} | {half} | {delay} | {_cutoff_text(found['cutoff'])} |", flush=True)
 
 
+# Times
+
+
+def print_times(data: Path) -> None:
+    """Time the whole command on two logs, with an empty cache of compiled programs and again."""
+    print("| log | cold s | warm s |")
+    print("|---|---|---|")
+    for name in TIMED:
+        known, unseen = CASES[name].build(data)
+        with tempfile.TemporaryDirectory() as folder:
+            log = _written(Path(folder) / "known.npz", known)
+            test = _written(Path(folder) / "unseen.npz", unseen)
+            seconds = []
+            for _ in range(2):
+                began = time.perf_counter()
+                fit = run_fit(log, ["--test", str(test)], cache=Path(folder) / "cache")
+                if isinstance(fit, Failure):
+                    raise SystemExit(f"{name}: {fit.failed}")
+                seconds.append(time.perf_counter() - began)
+        print(f"| {name} | {seconds[0]:.1f} | {seconds[1]:.1f} |", flush=True)
+
+
 # Command
 
 
@@ -460,12 +498,16 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="print the cases only")
     parser.add_argument("--show", action="store_true", help="print and draw stored results only")
     parser.add_argument("--delays", action="store_true", help="measure the delays of halves only")
+    parser.add_argument("--times", action="store_true", help="time the command on two logs only")
     options = parser.parse_args()
     if options.list:
         print_cases(options.data)
         return
     if options.delays:
         print_delays(options.data)
+        return
+    if options.times:
+        print_times(options.data)
         return
     skipped = [] if options.show else run(options.only, options.data, options.jobs)
     outcomes = stored()

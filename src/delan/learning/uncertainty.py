@@ -24,6 +24,7 @@ from ..models.model import Model, as_model, without_trust
 from ..models.trust import Domain, Trust, apart, distances
 from ..solvers import adam, marquardt
 from ..solvers.adam import DescentSettings
+from ..solvers.linearised import drive_torques
 from ..solvers.loss import Objective, Scale
 from ..solvers.plan import SMALL_WEIGHTS, samples
 from .scores import predict_samples, residual_torques
@@ -164,8 +165,11 @@ def disagreement(cross: CrossFit, dataset: Dataset, *, key: PRNGKeyArray) -> flo
 
 def _spread_of(members: Sequence[Model], dataset: Dataset) -> Float[np.ndarray, "samples dof"]:
     """The standard deviation of the members' torques at every sample."""
-    torques = np.stack([predict_samples(member, dataset) for member in members])
-    return torques.std(axis=0, ddof=1)
+    with jax.enable_x64(True):
+        # All members have the same friction, whose memory is computed once.
+        data = samples(dataset, members[0].friction_settings)
+        torques = [drive_torques(in_precision(member), data) for member in members]
+    return np.std(torques, axis=0, ddof=1)
 
 
 def _band(
