@@ -152,7 +152,7 @@ class StartsState(eqx.Module):
 
 @dataclass(frozen=True, eq=False)
 class _StartEnd:
-    """The model at the end of a start, and its losses."""
+    """The model at the end of a search, and its losses."""
 
     model: Any
     validation: float
@@ -187,20 +187,16 @@ class StartsStage:
     def advance(
         self, state: StartsState, shares: Sequence[float], key: PRNGKeyArray
     ) -> tuple[StartsState, Advance]:
-        ends = self._search(key)
-        # The first of those that solved the task, or else the best.
-        best = min(ends, key=lambda end: max(end.validation, SOLVED))
+        end = self._search(key)
         done = int(np.isfinite(state.losses).sum())
-        places = slice(done, done + len(ends))
-        losses = state.losses.at[places].set(jnp.asarray([end.validation for end in ends]))
-        trained = state.trained.at[places].set(jnp.asarray([end.training for end in ends]))
+        losses = state.losses.at[done].set(end.validation)
+        trained = state.trained.at[done].set(end.training)
         model = state.model
-        if best.validation <= float(jnp.min(state.losses)):
-            model = best.model
-        # Finalists of one search come from the same arm; another search confirms them.
+        if end.validation <= float(jnp.min(state.losses)):
+            model = end.model
         confirmed = done > 0 and agreed(np.asarray(losses), np.asarray(trained))
-        finished = best.validation < SOLVED or confirmed or time.perf_counter() > self.until
-        step = Advance(best.training, float(jnp.min(losses)), finished=finished)
+        finished = end.validation < SOLVED or confirmed or time.perf_counter() > self.until
+        step = Advance(end.training, float(jnp.min(losses)), finished=finished)
         return StartsState(model, losses, trained), step
 
     def retreat(self, state: StartsState, model: Any) -> StartsState:
@@ -209,7 +205,7 @@ class StartsStage:
     def model(self, state: StartsState) -> Any:
         return state.model
 
-    def _search(self, key: PRNGKeyArray) -> list[_StartEnd]:
+    def _search(self, key: PRNGKeyArray) -> _StartEnd:
         """Return the end of a search on a random part of the training data."""
         rows_key, hop_key, *keys = jax.random.split(key, STARTS + 2)
         part = _part(self.training, rows_key)
@@ -222,7 +218,8 @@ class StartsStage:
         ranked = self._ranked(_models(ranked[:BEST_STARTS]), few, BEST_ITERATIONS)
         rng = np.random.default_rng(np.asarray(jax.random.key_data(hop_key)))
         ranked = self._hop(ranked, few, rng)
-        return self._side_by_side(partial(self._finish, part=part), _models(ranked[:1]))
+        with jax.enable_x64(True):
+            return self._finish(ranked[0].model, part)
 
     def _hop(
         self, ranked: list["_Candidate"], data: Data, rng: np.random.Generator
