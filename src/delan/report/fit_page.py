@@ -287,7 +287,8 @@ def _preparation(report: FitReport) -> Iterator[tuple[str, str]]:
     if settings.delay:
         yield (
             "delay",
-            f"{1e3 * settings.delay:.2f} ms, by which the torques came late, taken out; the "
+            f"{1e3 * settings.delay:.2f} ± {1e3 * fit.preparation.delay_error:.2f} ms, by which "
+            "the torques came late, taken out; the "
             f"validation error fell by {100 * fit.preparation.delay_gain:.0f} %",
         )
     else:
@@ -323,6 +324,8 @@ def _cutoff_text(report: FitReport) -> str:
     if cutoff is None:
         return "none: the log has accelerations, and is taken as it is"
     how = "chosen on the validation motion"
+    if report.fit.preparation.at_edge:
+        how += ", the lowest that could be tried: the log may hold little but slow motion and noise"
     if asked.cutoff is not None:
         how = "as asked for"
     return f"{cutoff:.3g} Hz over positions, velocities and torques alike, {how}"

@@ -112,7 +112,7 @@ class _Point(NamedTuple):
         torque: of the part without friction.
         columns: torque of a unit of each linear weight.
         error: predicted minus measured torque.
-        data_loss, loss: without and with the ties and the weight decay.
+        loss: with the ties and the weight decay.
     """
 
     rigid: Any

@@ -54,8 +54,8 @@ class TrainingSettings:
         searches: how often the arm of a chain is searched for at most; several searches end when
             two of them agree.
         accelerations: `given` by the dataset, or `none`: motion and torques are integrated against
-            smooth windows (`windows.py`), so that nothing is differentiated twice and nothing needs
-            a filter.
+            smooth windows (`loss.Windows`), so that nothing is differentiated twice and nothing
+            needs a filter.
     """
 
     optimizer: Optimizer = "auto"
