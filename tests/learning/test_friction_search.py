@@ -82,10 +82,9 @@ def test_one_iteration_solves_for_friction_when_the_arm_is_known():
     )
     objective = Objective()
     state = marquardt.init(model)
-    state, loss = marquardt.update(
-        state, Samples.of(data), Scale.of(data, objective), objective, MarquardtSettings()
-    )
-    assert float(loss) < 1e-12
+    problem = marquardt.Problem(Samples.of(data), Scale.of(data, objective), objective)
+    state, loss = marquardt.update(state, problem, MarquardtSettings())
+    assert loss < 1e-12
     named = state.model.friction.named
     np.testing.assert_allclose(named["viscous"], [0.4, 0.1], rtol=1e-4)
     np.testing.assert_allclose(named["coulomb"], [0.6, 0.2], rtol=1e-4)
@@ -102,13 +101,9 @@ def test_friction_that_would_give_energy_is_not_learned():
         head = Friction(still.joints, FrictionSettings(("viscous",), passive=passive))
         state = marquardt.init(Model(from_rigid_body(arm(None)), head))
         for _ in range(5):
-            state, _ = marquardt.update(
-                state,
-                Samples.of(pushing),
-                Scale.of(pushing, objective),
-                objective,
-                MarquardtSettings(),
-            )
+            scale = Scale.of(pushing, objective)
+            problem = marquardt.Problem(Samples.of(pushing), scale, objective)
+            state, _ = marquardt.update(state, problem, MarquardtSettings())
         np.testing.assert_allclose(
             state.model.friction.named["viscous"], [expected, expected], atol=1e-6
         )

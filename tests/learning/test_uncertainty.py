@@ -109,10 +109,9 @@ def fitted(kind: str) -> Any:
     settings = marquardt.MarquardtSettings(damping=1e-3)
     state = marquardt.init(Model(links, head), settings)
     scale = Scale.of(motions("training"), objective)
+    problem = marquardt.Problem(Samples.of(motions("training")), scale, objective)
     for _ in range(3):
-        state, _ = marquardt.update(
-            state, Samples.of(motions("training")), scale, objective, settings
-        )
+        state, _ = marquardt.update(state, problem, settings)
     return state.model
 
 

@@ -13,9 +13,9 @@ from delan.models.dynamics import Normalisation, Promises, in_precision, trainab
 from delan.models.friction import Friction, FrictionSettings
 from delan.models.model import Model
 from delan.models.networks import LagrangianNetwork, LagrangianNetworkSettings
-from delan.solvers.linearised import numpy_friction
+from delan.solvers.linearised import FlatModel, numpy_friction
 from delan.solvers.loss import Objective, Samples, Scale, data_loss, decaying, loss, residual
-from delan.solvers.marquardt import MarquardtSettings, _joined, _Problem, init, update
+from delan.solvers.marquardt import MarquardtSettings, Problem, _joined, init, update
 from tests.support.members import pendulum
 
 
@@ -96,7 +96,8 @@ def test_weight_decay_leaves_friction_alone(model, dataset):
     with jax.enable_x64(True):
         marquardt = MarquardtSettings()
         samples, scale = Samples.of(dataset), Scale.of(dataset, decay)
-        state, _ = update(init(in_precision(actuated), marquardt), samples, scale, decay, marquardt)
+        problem = Problem(samples, scale, decay)
+        state, _ = update(init(in_precision(actuated), marquardt), problem, marquardt)
         at = state.model.friction.weights.value
         slope = jax.grad(
             lambda w: data_loss(_with_friction(state.model, w), samples, scale, decay)
@@ -133,8 +134,8 @@ def test_normal_equations_are_the_gradient_and_its_jacobian(model, dataset, term
     friction = None
     if terms:
         friction = numpy_friction(Friction(dataset.joints, FrictionSettings(terms, width=0.5)))
-    problem = _Problem(samples, scale, objective)
-    rigid = Model(model)
+    problem = Problem(samples, scale, objective)
+    rigid = FlatModel.of(Model(model))
     torque, slopes = problem.linearised(rigid)
     point = problem.solved(rigid, friction, torque)
     tree, fixed = trainable(_joined(Model(model, friction), point))

@@ -52,10 +52,10 @@ def _iterated(
     model: Any, data: Samples, scale: Scale, iterations: int, objective: Objective | None = None
 ) -> Any:
     """The model after some iterations from a short way off."""
-    objective = objective or Objective()
+    problem = marquardt.Problem(data, scale, objective or Objective())
     state = marquardt.init(model, marquardt.NEARBY)
     for _ in range(iterations):
-        state, _ = marquardt.update(state, data, scale, objective, marquardt.NEARBY)
+        state, _ = marquardt.update(state, problem, marquardt.NEARBY)
         if bool(state.stalled):
             break
     return state.model

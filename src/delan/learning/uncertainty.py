@@ -291,9 +291,10 @@ def _by_marquardt(
         draw, _ = jax.random.split(member_key)
         with jax.enable_x64(True):
             own = data.rows(resampled(blocks[rows], draw))
+            problem = marquardt.Problem(own, scale, settings.objective)
             state = marquardt.init(in_precision(model), steps)
             for _ in range(settings.iterations):
-                state, _ = marquardt.update(state, own, scale, settings.objective, steps)
+                state, _ = marquardt.update(state, problem, steps)
         yield state.model
 
 

@@ -262,10 +262,8 @@ class OnlineLearner:
             if self._second_order and len(start.losses) >= WARM_UP_STEPS:
                 state = marquardt.init(state.model, settings.marquardt)
         else:
-            state, value = marquardt.update(
-                start.state, samples, scale, settings.objective, settings.marquardt
-            )
-            loss = float(value)
+            problem = marquardt.Problem(samples, scale, settings.objective)
+            state, loss = marquardt.update(start.state, problem, settings.marquardt)
             self.trained += settings.rows
         if np.isfinite(loss):
             start.state = state

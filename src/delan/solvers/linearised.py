@@ -7,28 +7,31 @@ Friction is linear in most of its weights: its columns follow from the motion al
 The BLAS computes in one thread (`one_blas_thread`).
 """
 
+import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 from threadpoolctl import ThreadpoolController
 
 from ..joints import Dataset
 from ..mechanics.friction_terms import smooth_sign
-from ..models.dynamics import in_precision, trainable
+from ..models.dynamics import LinearWeights, in_precision, trainable
 from ..models.friction import MOST_LOAD, Friction
 from ..models.model import Model, as_model
 from .loss import Data, Samples, Windows, torque
 
 Rows = Float[np.ndarray, "rows dof"]
 Columns = Float[np.ndarray, "rows dof columns"]
+Curves = Float[np.ndarray, "rows columns motors"]
 
 # Rows whose slopes are computed together, the number that an arm is searched for with: those of a
 # 7-joint chain take a few MB.
@@ -83,23 +86,21 @@ def drive_torques(model: Any, data: Data) -> Rows:
         return torque
     friction = numpy_friction(model.friction)
     motion = FrictionMotion.of(data)
-    return with_friction(friction, motion, torque, friction_columns(friction, motion, torque))
+    return with_friction(friction, motion, torque, motor_curves(friction, motion, torque))
 
 
-def with_friction(
-    friction: Friction, motion: "FrictionMotion", rigid: Rows, columns: Columns
-) -> Rows:
-    """Return the torque of the drives: that without friction, and the columns times their weights.
+def with_friction(friction: Friction, motion: "FrictionMotion", rigid: Rows, curves: Curves) -> Rows:
+    """Return the torque of the drives: that without friction, and the curves times their weights.
 
     Load friction is that of links and rotors together, and so not linear in all weights.
     """
     weights = np.array(friction.weights.value)
     gain = load_gain(friction, motion, rigid)
-    if gain is None:
-        return rigid + columns @ weights.ravel()
-    weights[friction.columns.index("load")] = 0.0
-    load = rigid + motion.pushes(np.eye(rigid.shape[1])) @ friction.armature
-    return rigid + columns @ weights.ravel() + (gain - 1) * load
+    if gain is not None:
+        weights[friction.columns.index("load")] = 0.0
+        load = rigid + motion.pushes(np.eye(rigid.shape[1])) @ friction.armature
+        rigid = rigid + (gain - 1) * load
+    return rigid + np.einsum("rtm,tm->rm", curves, weights) @ friction.transmission
 
 
 def without_friction(model: Model) -> Model | None:
@@ -109,25 +110,113 @@ def without_friction(model: Model) -> Model | None:
     return Model(model.mechanics, None, model.residual)
 
 
+@dataclass(frozen=True)
+class _Structure:
+    """All of a model but its numbers: what a program is compiled for."""
+
+    weights: Any
+    shapes: tuple[tuple[int, ...], ...]
+    arrays: Any
+    rest: Any
+    rest_leaves: tuple[Any, ...]
+
+    def model(self, weights: Any, arrays: Sequence[Any]) -> Any:
+        """The model of these numbers."""
+        leaves = []
+        first = 0
+        for shape in self.shapes:
+            count = math.prod(shape)
+            leaves.append(weights[first : first + count].reshape(shape))
+            first += count
+        return eqx.combine(
+            jax.tree.unflatten(self.weights, leaves),
+            jax.tree.unflatten(self.arrays, arrays),
+            jax.tree.unflatten(self.rest, self.rest_leaves),
+        )
+
+
+class FlatModel(NamedTuple):
+    """A model without friction as one vector of weights, so that a step of a search is a sum.
+
+    Equinox takes a millisecond to step through a model, as long as the torques of a chain take.
+    """
+
+    weights: Float[np.ndarray, " weights"]
+    arrays: tuple[Any, ...]
+    structure: _Structure
+
+    @classmethod
+    def of(cls, model: Any) -> "FlatModel":
+        tree, fixed = trainable(as_model(model))
+        leaves, weights_def = jax.tree.flatten(tree)
+        arrays, arrays_def = jax.tree.flatten(eqx.filter(fixed, eqx.is_array))
+        rest, rest_def = jax.tree.flatten(eqx.filter(fixed, eqx.is_array, inverse=True))
+        structure = _Structure(
+            weights_def, tuple(leaf.shape for leaf in leaves), arrays_def, rest_def, tuple(rest)
+        )
+        parts = [np.asarray(leaf).ravel() for leaf in leaves]
+        weights = np.concatenate(parts) if parts else np.zeros(0)
+        return cls(weights, tuple(arrays), structure)
+
+    def moved(self, step: Float[np.ndarray, " weights"]) -> "FlatModel":
+        """The model with its weights changed by a step."""
+        return self._replace(weights=self.weights + step)
+
+    @property
+    def model(self) -> Any:
+        """The model in JAX arrays."""
+        return self.structure.model(jnp.asarray(self.weights), self.arrays)
+
+
+class Chunks:
+    """Data in chunks of one size, the last one padded with its last row.
+
+    Torque and memory are left out: the part without friction does not depend on them.
+    """
+
+    def __init__(self, data: Data) -> None:
+        columns = data
+        if data.memory is not None:
+            columns = eqx.tree_at(lambda data: data.memory, data, None)
+        columns = jax.tree.map(np.asarray, columns)
+        columns = eqx.tree_at(lambda data: data.tau, columns, columns.qd)
+        self.count = len(data)
+        self.parts = []
+        for first in range(0, self.count, CHUNK):
+            rows = np.minimum(np.arange(first, first + CHUNK), self.count - 1)
+            self.parts.append(jax.tree.map(jnp.asarray, columns.rows(rows)))
+
+    def torques(self, flat: FlatModel) -> Rows:
+        """Return the torque of a model without friction at every row [N m or N]."""
+        parts = []
+        for part in self.parts:
+            parts.append(np.asarray(_torques(flat.structure, flat.weights, flat.arrays, part)))
+        return np.concatenate(parts)[: self.count]
+
+    def slopes(self, flat: FlatModel) -> tuple[Rows, Columns]:
+        """Return the torque at every row, and its slopes in the weights."""
+        torques = []
+        slopes = []
+        for part in self.parts:
+            slope, value = _slopes(flat.structure, flat.weights, flat.arrays, part)
+            torques.append(np.asarray(value))
+            slopes.append(np.asarray(slope))
+        return _joined(torques)[: self.count], _joined(slopes)[: self.count]
+
+
+def _joined(parts: list[np.ndarray]) -> np.ndarray:
+    """Return all parts as one array; a single part is not copied."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
 def rigid_torques(model: Any, data: Data) -> Rows:
     """Return the torque of a model without friction at every row [N m or N]."""
-    model = as_model(model)
-    parts = []
-    for part, count in _chunks(data):
-        parts.append(np.asarray(_torques(model, part))[:count])
-    return np.concatenate(parts)
+    return Chunks(data).torques(FlatModel.of(model))
 
 
 def rigid_slopes(model: Any, data: Data) -> tuple[Rows, Columns]:
     """Return the torque of a model without friction at every row, and its slopes in the weights."""
-    model = as_model(model)
-    torques = []
-    slopes = []
-    for part, count in _chunks(data):
-        slope, value = _slopes(model, part)
-        torques.append(np.asarray(value)[:count])
-        slopes.append(np.asarray(slope)[:count])
-    return np.concatenate(torques), np.concatenate(slopes)
+    return Chunks(data).slopes(FlatModel.of(model))
 
 
 def rigid_slope(
@@ -142,30 +231,15 @@ def rigid_slope(
     return slopes.reshape(-1, slopes.shape[-1])
 
 
-def _chunks(data: Data) -> Iterator[tuple[Data, int]]:
-    """Yield chunks of one size, the last one padded with its last row, and their unpadded sizes.
-
-    Torque and memory are left out: the part without friction does not depend on them.
-    """
-    if data.memory is not None:
-        data = eqx.tree_at(lambda data: data.memory, data, None)
-    columns = jax.tree.map(np.asarray, data)
-    columns = eqx.tree_at(lambda data: data.tau, columns, columns.qd)
-    for first in range(0, len(data), CHUNK):
-        rows = np.minimum(np.arange(first, first + CHUNK), len(data) - 1)
-        yield columns.rows(rows), min(CHUNK, len(data) - first)
+@partial(jax.jit, static_argnums=0)
+def _torques(structure: _Structure, weights: Any, arrays: Any, data: Data) -> Array:
+    return jax.vmap(torque, in_axes=(None, 0))(structure.model(weights, arrays), data)
 
 
-_torques = eqx.filter_jit(jax.vmap(torque, in_axes=(None, 0)))
-
-
-@eqx.filter_jit
-def _slopes(model: Any, data: Data) -> tuple[Array, Array]:
-    tree, fixed = trainable(model)
-    weights, unravel = ravel_pytree(tree)
-
+@partial(jax.jit, static_argnums=0)
+def _slopes(structure: _Structure, weights: Any, arrays: Any, data: Data) -> tuple[Array, Array]:
     def predicted(weights: Array, sample: Data) -> tuple[Array, Array]:
-        value = torque(eqx.combine(unravel(weights), fixed), sample)
+        value = torque(structure.model(weights, arrays), sample)
         return value, value
 
     slope = jax.vmap(jax.jacrev(predicted, has_aux=True), in_axes=(None, 0))
@@ -228,22 +302,26 @@ def numpy_friction(friction: Friction) -> Friction:
     return jax.tree.map(np.asarray, friction)
 
 
-def friction_columns(friction: Friction, motion: FrictionMotion, rigid: Rows) -> Columns:
-    """Return the torque at the joints of a unit of each linear weight, column by column.
+def changed(friction: Friction, **arrays: np.ndarray) -> Friction:
+    """Return friction with other arrays in some fields, `weights` among them.
+
+    A search does this several times in every iteration, and `eqx.tree_at` takes longer than all
+    curves of friction.
+    """
+    copy = object.__new__(Friction)
+    for name in ("weights", "log_width", "log_stribeck_speed", "joints", "settings"):
+        value: Any = arrays.get(name, getattr(friction, name))
+        if name == "weights" and name in arrays:
+            value = LinearWeights(value, friction.weights.bounded)
+        object.__setattr__(copy, name, value)
+    return copy
+
+
+def motor_curves(friction: Friction, motion: FrictionMotion, rigid: Rows) -> Curves:
+    """Return the torque at the motors of a unit of each linear weight.
 
     The load friction of a unit weight is that of the torque without friction, `rigid`.
     """
-    curves = motor_curves(friction, motion, rigid)
-    turn = friction.transmission
-    # (rows, columns, motors) spread to the joints that each motor drives.
-    spread = curves[:, None] * turn.T[None, :, None, :]
-    return spread.reshape(*rigid.shape, -1)
-
-
-def motor_curves(
-    friction: Friction, motion: FrictionMotion, rigid: Rows
-) -> Float[np.ndarray, "rows columns motors"]:
-    """Return the torque at the motors of a unit of each linear weight."""
     curves = np.array(motion.mean(np.asarray(friction.features(motion.qd, motion.memory))))
     if "armature" in friction.settings.terms:
         curves[:, friction.columns.index("armature")] = motion.pushes(friction.transmission)
@@ -273,22 +351,20 @@ def load_gain(friction: Friction, motion: FrictionMotion, rigid: Rows) -> Rows |
     return 1 + share * _step(friction, motion) * np.sign(load)
 
 
-def speed_slopes(friction: Friction, motion: FrictionMotion, rigid: Rows) -> Columns:
-    """Return the slopes of friction in the logarithms of its widths and of its Stribeck speeds."""
+def speed_curves(
+    friction: Friction, motion: FrictionMotion, rigid: Rows
+) -> Float[np.ndarray, "rows 2 motors"]:
+    """Return the slopes of friction at the motors in the logarithms of its widths and speeds."""
     weights = np.asarray(friction.weights.value)
-    turn = friction.transmission
+    log_width = friction.log_width
+    log_speed = friction.log_stribeck_speed
 
     def moved(width: float, speed: float) -> np.ndarray:
-        other = eqx.tree_at(
-            lambda friction: (friction.log_width, friction.log_stribeck_speed),
-            friction,
-            (friction.log_width + width, friction.log_stribeck_speed + speed),
-        )
-        return (weights * motor_curves(other, motion, rigid)).sum(axis=1)
+        other = changed(friction, log_width=log_width + width, log_stribeck_speed=log_speed + speed)
+        return np.einsum("rtm,tm->rm", motor_curves(other, motion, rigid), weights)
 
     columns = []
     for width, speed in ((SMALL, 0.0), (0.0, SMALL)):
         # Each motor depends on its own width and speed alone, so that all may change at once.
-        slope = (moved(width, speed) - moved(-width, -speed)) / (2 * SMALL)
-        columns.append(slope[:, None, :] * turn.T[None])
-    return np.concatenate(columns, axis=2)
+        columns.append((moved(width, speed) - moved(-width, -speed)) / (2 * SMALL))
+    return np.stack(columns, axis=1)

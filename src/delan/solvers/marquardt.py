@@ -12,7 +12,7 @@ Call it inside `jax.enable_x64(True)`: the normal equations need float64.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -28,15 +28,16 @@ from ..models.dynamics import trainable
 from ..models.friction import Friction
 from ..models.model import Model, as_model
 from .linearised import (
+    Chunks,
+    FlatModel,
     FrictionMotion,
+    changed,
     drive_torques,
-    friction_columns,
     load_gain,
+    motor_curves,
     numpy_friction,
     one_blas_thread,
-    rigid_slopes,
-    rigid_torques,
-    speed_slopes,
+    speed_curves,
     with_friction,
     without_friction,
 )
@@ -86,21 +87,21 @@ class MarquardtState(eqx.Module):
     """Everything the method carries from one iteration to the next."""
 
     model: Any
-    damping: Float[Array, ""]
-    scaling: Float[Array, " weights"]
-    stalled: Bool[Array, ""]
+    damping: Float[np.ndarray, ""]
+    scaling: Float[np.ndarray, " weights"]
+    stalled: Bool[np.ndarray, ""]
 
 
 def init(model: Any, settings: MarquardtSettings | None = None) -> MarquardtState:
     """Return the state before the first iteration."""
     settings = settings or MarquardtSettings()
     model = as_model(model)
-    weights, _ = ravel_pytree(trainable(model)[0])
+    count = sum(leaf.size for leaf in jax.tree.leaves(trainable(model)[0]))
     return MarquardtState(
         model=model,
-        damping=jnp.full_like(weights[0], settings.damping),
-        scaling=jnp.zeros_like(weights),
-        stalled=jnp.asarray(False),
+        damping=np.asarray(settings.damping),
+        scaling=np.zeros(count),
+        stalled=np.asarray(False),
     )
 
 
@@ -110,15 +111,15 @@ class _Point(NamedTuple):
     Attributes:
         rigid: the part without friction; friction: the other part, in NumPy arrays.
         torque: of the part without friction.
-        columns: torque of a unit of each linear weight.
+        curves: torque at the motors of a unit of each linear weight.
         error: predicted minus measured torque.
         loss: with the ties and the weight decay.
     """
 
-    rigid: Any
+    rigid: FlatModel | None
     friction: Friction | None
     torque: Float[np.ndarray, "rows dof"]
-    columns: Float[np.ndarray, "rows dof columns"]
+    curves: Float[np.ndarray, "rows columns motors"]
     error: Float[np.ndarray, "rows dof"]
     loss: float
 
@@ -138,12 +139,8 @@ class _Quadratic(NamedTuple):
 
 
 def update(
-    state: MarquardtState,
-    samples: Data,
-    scale: Scale,
-    objective: Objective,
-    settings: MarquardtSettings,
-) -> tuple[MarquardtState, Float[Array, ""]]:
+    state: MarquardtState, problem: "Problem", settings: MarquardtSettings
+) -> tuple[MarquardtState, float]:
     """Return the state and the loss after one iteration.
 
     The residuals are linearised once; steps under growing damping follow until one lowers the loss.
@@ -151,27 +148,20 @@ def update(
     """
     # A step that leaves the range of numbers is refused by its loss.
     with one_blas_thread(), np.errstate(all="ignore"):
-        return _updated(state, _Problem(samples, scale, objective), settings.trials)
-
-
-def data_loss(model: Any, samples: Data, scale: Scale, objective: Objective) -> float:
-    """Return the loss without ties and weight decay, as `loss.data_loss` but hardly compiled."""
-    problem = _Problem(samples, scale, objective)
-    with np.errstate(all="ignore"):
-        entries = problem.entries(drive_torques(model, samples) - problem.measured)
-        return float(entries @ entries)
+        return _updated(state, problem, settings.trials)
 
 
 def _updated(
-    state: MarquardtState, problem: "_Problem", trials: int
-) -> tuple[MarquardtState, Float[Array, ""]]:
+    state: MarquardtState, problem: "Problem", trials: int
+) -> tuple[MarquardtState, float]:
     model = state.model
     rigid = without_friction(model)
+    flat = None if rigid is None else FlatModel.of(rigid)
     friction = None
     if model.friction is not None:
         friction = numpy_friction(model.friction)
-    torque, slopes = problem.linearised(rigid)
-    point = problem.solved(rigid, friction, torque)
+    torque, slopes = problem.linearised(flat)
+    point = problem.solved(flat, friction, torque)
     near = problem.quadratic(point, slopes, np.asarray(state.scaling))
     damping = float(state.damping)
     growth = 2.0
@@ -196,11 +186,11 @@ def _updated(
         end = point
     after = MarquardtState(
         model=_joined(model, end),
-        damping=jnp.full_like(state.damping, damping),
-        scaling=jnp.asarray(near.unit**2, state.scaling.dtype),
-        stalled=jnp.asarray(not accepted),
+        damping=np.asarray(damping),
+        scaling=near.unit**2,
+        stalled=np.asarray(not accepted),
     )
-    return after, jnp.full_like(state.damping, end.loss)
+    return after, end.loss
 
 
 def _joined(model: Model, point: _Point) -> Model:
@@ -212,12 +202,8 @@ def _joined(model: Model, point: _Point) -> Model:
         )
     if point.rigid is None:
         return Model(friction=friction)
-    return Model(point.rigid.mechanics, friction, point.rigid.residual)
-
-
-def _with_weights(friction: Friction, weights: Weights) -> Friction:
-    shaped = weights.reshape(friction.weights.value.shape)
-    return eqx.tree_at(lambda friction: friction.weights.value, friction, shaped)
+    rigid = point.rigid.model
+    return Model(rigid.mechanics, friction, rigid.residual)
 
 
 def _step(near: _Quadratic, damping: float) -> Weights | None:
@@ -233,26 +219,44 @@ def _step(near: _Quadratic, damping: float) -> Weights | None:
 
 
 @dataclass(frozen=True, eq=False)
-class _Problem:
-    """The loss of a model on some data."""
+class Problem:
+    """The loss of a model on some data; what does not depend on the model is computed once."""
 
     samples: Data
     scale: Scale
     objective: Objective
+
+    def loss(self, model: Any) -> float:
+        """Return the loss without ties and weight decay, as `loss.data_loss` but hardly compiled."""
+        with np.errstate(all="ignore"):
+            return self._squares(drive_torques(model, self.samples) - self.measured)
 
     @cached_property
     def measured(self) -> Float[np.ndarray, "rows dof"]:
         return np.asarray(self.samples.tau)
 
     @cached_property
+    def chunks(self) -> Chunks:
+        return Chunks(self.samples)
+
+    @cached_property
     def motion(self) -> FrictionMotion:
         return FrictionMotion.of(self.samples)
 
     @cached_property
-    def units(self) -> Float[np.ndarray, " dof"]:
-        """What the errors of each joint are divided by, so that their squares add to the loss."""
-        count = self.measured.size
-        return np.sqrt(np.asarray(self.scale.torque) * count)
+    def weights(self) -> Float[np.ndarray, " dof"]:
+        """What the squared errors of each joint are multiplied by, so that they add to the loss."""
+        return 1 / (np.asarray(self.scale.torque) * self.measured.size)
+
+    @cached_property
+    def balance(self) -> Float[np.ndarray, "rows dof"] | None:
+        """What errors of a row are multiplied by and added, for their power; None: not asked."""
+        power = self.objective.power
+        # The power balance of a window would need the torque at each of its points.
+        if power == 0 or isinstance(self.samples, Windows):
+            return None
+        weight = np.sqrt(power / (float(self.scale.power) * len(self.measured)))
+        return weight * self.motion.qd
 
     @cached_property
     def is_tied(self) -> bool:
@@ -261,68 +265,71 @@ class _Problem:
         free = float(scale.rigidity) == 0 and float(scale.weight_decay) == 0
         return not free or scale.anchor is not None
 
-    def linearised(self, rigid: Any) -> tuple[np.ndarray, np.ndarray]:
+    def linearised(self, rigid: FlatModel | None) -> tuple[np.ndarray, np.ndarray]:
         """The torque of the part without friction, and its slopes."""
         if rigid is None:
             return np.zeros_like(self.measured), np.zeros((*self.measured.shape, 0))
-        return rigid_slopes(rigid, self.samples)
+        return self.chunks.slopes(rigid)
 
-    def entries(self, rows: Float[np.ndarray, "rows dof *k"]) -> Float[np.ndarray, "entries *k"]:
-        """Torques, or slopes of torques, as residuals whose squares add to the loss."""
-        units = self.units.reshape(-1, *[1] * (rows.ndim - 2))
-        entries = (rows / units).reshape(-1, *rows.shape[2:])
-        power = self.objective.power
-        # The power balance of a window would need the torque at each of its points.
-        if power == 0 or isinstance(self.samples, Windows):
-            return entries
-        weight = np.sqrt(power / (float(self.scale.power) * len(rows)))
-        balance = weight * np.einsum("rj,rj...->r...", self.motion.qd, rows)
-        return np.concatenate([entries, balance])
-
-    def solved(self, rigid: Any, friction: Friction | None, torque: np.ndarray) -> _Point:
+    def solved(
+        self, rigid: FlatModel | None, friction: Friction | None, torque: np.ndarray
+    ) -> _Point:
         """The point of a model after its linear weights were solved for."""
-        columns = np.zeros((*torque.shape, 0))
+        curves = np.zeros((len(torque), 0, 0))
         total = torque
         if friction is not None:
-            columns = friction_columns(friction, self.motion, torque)
-            flat = self.entries(columns)
+            curves = motor_curves(friction, self.motion, torque)
+            turn = friction.transmission
             weights = solve_bounded(
-                flat.T @ flat,
-                flat.T @ self.entries(torque - self.measured),
+                self._among_curves(curves, turn),
+                self._along_curves(curves, turn, torque - self.measured),
                 np.array(friction.weights.bounded, dtype=bool),
             )
-            friction = _with_weights(friction, weights)
-            total = with_friction(friction, self.motion, torque, columns)
+            friction = changed(friction, weights=weights.reshape(curves.shape[1:]))
+            total = with_friction(friction, self.motion, torque, curves)
         error = total - self.measured
-        entries = self.entries(error)
-        loss = float(entries @ entries)
+        loss = self._squares(error)
         if rigid is not None and self.is_tied:
-            loss += float(_tied_loss(rigid, self.scale))
-        return _Point(rigid, friction, torque, columns, error, loss)
+            loss += float(_tied_loss(rigid.structure, rigid.weights, rigid.arrays, self.scale))
+        return _Point(rigid, friction, torque, curves, error, loss)
 
     def quadratic(self, point: _Point, slopes: np.ndarray, scaling: Weights) -> _Quadratic:
         """Half the gradient of the loss, half its Gauss–Newton matrix, and Marquardt's scaling."""
         friction = point.friction
-        blocks = [slopes]
-        linear = np.zeros(slopes.shape[2], dtype=bool)
+        count = slopes.shape[2]
+        linear = np.zeros(count, dtype=bool)
         resting = linear
-        if friction is not None:
+        if friction is None:
+            curvature = self._among_slopes(slopes)
+            gradient = self._along_slopes(slopes, point.error)
+        else:
             gain = load_gain(friction, self.motion, point.torque)
             if gain is not None:
-                blocks[0] = slopes * gain[:, :, None]
-            speeds = speed_slopes(friction, self.motion, point.torque)
-            blocks += [point.columns, speeds]
-            others = np.zeros(speeds.shape[2], dtype=bool)
+                slopes = slopes * gain[:, :, None]
+            speeds = speed_curves(friction, self.motion, point.torque)
+            curves = np.concatenate([point.curves, speeds], axis=1)
+            turn = friction.transmission
+            across = self._across(slopes, curves, turn)
+            curvature = np.block(
+                [
+                    [self._among_slopes(slopes), across],
+                    [across.T, self._among_curves(curves, turn)],
+                ]
+            )
+            gradient = np.concatenate(
+                [
+                    self._along_slopes(slopes, point.error),
+                    self._along_curves(curves, turn, point.error),
+                ]
+            )
+            others = np.zeros(speeds[0].size, dtype=bool)
             value = np.asarray(friction.weights.value).ravel()
             bounded = np.array(friction.weights.bounded, dtype=bool)
             resting = np.concatenate([linear, bounded & (value <= 0), others])
             linear = np.concatenate([linear, np.ones(len(value), dtype=bool), others])
-        flat = self.entries(np.concatenate(blocks, axis=2))
-        curvature = flat.T @ flat
-        gradient = flat.T @ self.entries(point.error)
-        count = slopes.shape[2]
         if point.rigid is not None and self.is_tied:
-            tied = _tied(point.rigid, self.scale)
+            rigid = point.rigid
+            tied = _tied(rigid.structure, rigid.weights, rigid.arrays, self.scale)
             gradient[:count] += np.asarray(tied[0])
             curvature[:count, :count] += np.asarray(tied[1])
         # Marquardt's scaling forgets large curvatures of the past, by half per iteration.
@@ -342,47 +349,102 @@ class _Problem:
         torque = point.torque
         count = 0
         if rigid is not None:
-            tree, fixed = trainable(rigid)
-            weights, unravel = ravel_pytree(tree)
-            count = weights.size
-            rigid = eqx.combine(unravel(weights + step[:count]), fixed)
-            torque = rigid_torques(rigid, self.samples)
+            count = rigid.weights.size
+            rigid = rigid.moved(step[:count])
+            torque = self.chunks.torques(rigid)
         friction = point.friction
         if friction is not None:
             widths, speeds = np.split(step[count + friction.weights.value.size :], 2)
-            friction = eqx.tree_at(
-                lambda tree: (tree.log_width, tree.log_stribeck_speed),
+            friction = changed(
                 friction,
-                (friction.log_width + widths, friction.log_stribeck_speed + speeds),
+                log_width=friction.log_width + widths,
+                log_stribeck_speed=friction.log_stribeck_speed + speeds,
             )
         if not np.isfinite(torque).all():
             return point._replace(loss=np.inf)
         return self.solved(rigid, friction, torque)
 
+    # Products of the columns of the Jacobian, summed over rows and joints. A motor acts on a joint
+    # or two, so that the columns of friction are kept as curves at the motors and T of q_m = T q.
 
-@eqx.filter_jit
-def _tied(rigid: Any, scale: Scale) -> tuple[Array, Array]:
+    def _squares(self, error: np.ndarray) -> float:
+        total = float(np.sum(error**2 * self.weights))
+        if self.balance is not None:
+            total += float(np.sum(np.sum(self.balance * error, axis=1) ** 2))
+        return total
+
+    def _among_slopes(self, slopes: np.ndarray) -> Curvature:
+        scaled = (slopes * np.sqrt(self.weights)[:, None]).reshape(-1, slopes.shape[2])
+        products = scaled.T @ scaled
+        if self.balance is not None:
+            power = np.einsum("rj,rjw->rw", self.balance, slopes)
+            products += power.T @ power
+        return products
+
+    def _along_slopes(self, slopes: np.ndarray, error: np.ndarray) -> Weights:
+        return np.tensordot(slopes, self._pulled(error), axes=([0, 1], [0, 1]))
+
+    def _among_curves(self, curves: np.ndarray, turn: np.ndarray) -> Curvature:
+        flat = curves.reshape(len(curves), -1)
+        together = (turn * self.weights) @ turn.T
+        shape = curves.shape[1:]
+        products = (flat.T @ flat).reshape(*shape, *shape) * together[None, :, None, :]
+        products = products.reshape(flat.shape[1], flat.shape[1])
+        if self.balance is not None:
+            power = (curves * (self.balance @ turn.T)[:, None]).reshape(flat.shape)
+            products += power.T @ power
+        return products
+
+    def _along_curves(self, curves: np.ndarray, turn: np.ndarray, error: np.ndarray) -> Weights:
+        return np.einsum("rtm,rm->tm", curves, self._pulled(error) @ turn.T).ravel()
+
+    def _across(self, slopes: np.ndarray, curves: np.ndarray, turn: np.ndarray) -> np.ndarray:
+        products = np.empty((slopes.shape[2], *curves.shape[1:]))
+        for motor, turns in enumerate(turn * self.weights):
+            joints = np.flatnonzero(turns)
+            pulled = slopes[:, joints[0]] * turns[joints[0]]
+            for joint in joints[1:]:
+                pulled = pulled + slopes[:, joint] * turns[joint]
+            products[:, :, motor] = pulled.T @ curves[:, :, motor]
+        if self.balance is not None:
+            power = np.einsum("rj,rjw->rw", self.balance, slopes)
+            at_motors = curves * (self.balance @ turn.T)[:, None]
+            products += np.tensordot(power, at_motors, axes=(0, 0))
+        return products.reshape(slopes.shape[2], -1)
+
+    def _pulled(self, error: np.ndarray) -> np.ndarray:
+        """Half the gradient of the squares in the torque of each row."""
+        pulled = error * self.weights
+        if self.balance is not None:
+            pulled = pulled + self.balance * np.sum(self.balance * error, axis=1, keepdims=True)
+        return pulled
+
+
+@partial(jax.jit, static_argnums=0)
+def _tied(structure: Any, weights: Any, arrays: Any, scale: Scale) -> tuple[Array, Array]:
     """Half the gradient and half the curvature of the ties and of the weight decay."""
-    tree, fixed = trainable(rigid)
-    weights, unravel = ravel_pytree(tree)
 
     def tied(weights: Array) -> Array:
-        return tie(eqx.combine(unravel(weights), fixed), scale)
+        return tie(structure.model(weights, arrays), scale)
 
     slope = jax.jacrev(tied)(weights)
-    decayed, _ = ravel_pytree(jax.tree.map(jnp.full_like, tree, decaying(tree)))
+    decayed = _decayed(structure, weights, arrays)
     gradient = slope.T @ tied(weights) + scale.weight_decay * decayed * weights
     return gradient, slope.T @ slope + scale.weight_decay * jnp.diag(decayed)
 
 
-@eqx.filter_jit
-def _tied_loss(rigid: Any, scale: Scale) -> Array:
+@partial(jax.jit, static_argnums=0)
+def _tied_loss(structure: Any, weights: Any, arrays: Any, scale: Scale) -> Array:
     """The part of the loss that belongs to no sample."""
-    tree, _ = trainable(rigid)
-    weights, _ = ravel_pytree(tree)
-    decayed, _ = ravel_pytree(jax.tree.map(jnp.full_like, tree, decaying(tree)))
+    decayed = _decayed(structure, weights, arrays)
     decay = scale.weight_decay * jnp.sum(decayed * weights**2)
-    return jnp.sum(tie(rigid, scale) ** 2) + decay
+    return jnp.sum(tie(structure.model(weights, arrays), scale) ** 2) + decay
+
+
+def _decayed(structure: Any, weights: Array, arrays: Any) -> Array:
+    """Return 1 for every weight that decays, 0 for the others."""
+    tree, _ = trainable(structure.model(weights, arrays))
+    return ravel_pytree(jax.tree.map(jnp.full_like, tree, decaying(tree)))[0]
 
 
 def solve_bounded(curvature: Curvature, gradient: Weights, bounded: Mask) -> Weights:

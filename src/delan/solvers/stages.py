@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -116,17 +116,22 @@ class MarquardtStage:
     chunk: int = 1
     name: str = "Levenberg–Marquardt"
 
+    @cached_property
+    def _problem(self) -> marquardt.Problem:
+        return marquardt.Problem(self.training, self.scale, self.objective)
+
+    @cached_property
+    def _unseen(self) -> marquardt.Problem:
+        return marquardt.Problem(self.validation, self.scale, self.objective)
+
     def start(self, model: Any) -> marquardt.MarquardtState:
         return marquardt.init(model, self.settings)
 
     def advance(
         self, state: marquardt.MarquardtState, shares: Sequence[float], key: PRNGKeyArray
     ) -> tuple[marquardt.MarquardtState, Advance]:
-        state, value = marquardt.update(
-            state, self.training, self.scale, self.objective, self.settings
-        )
-        loss = float(value)
-        validation = marquardt.data_loss(state.model, self.validation, self.scale, self.objective)
+        state, loss = marquardt.update(state, self._problem, self.settings)
+        validation = self._unseen.loss(state.model)
         return state, Advance(loss, validation, finished=bool(state.stalled) or loss < EXACT)
 
     def retreat(self, state: marquardt.MarquardtState, model: Any) -> marquardt.MarquardtState:
@@ -249,7 +254,8 @@ class StartsStage:
 
         At first frames may stretch: that opens ways around obstacles which rotations do not have.
         """
-        step = partial(self._iterate, data=data, scale=self.scale.untied(), most=iterations)
+        problem = marquardt.Problem(data, self.scale.untied(), self.objective)
+        step = partial(self._iterate, problem=problem, most=iterations)
         # Sorting keeps the order of equals, so that the result does not depend on threads.
         return sorted(self._side_by_side(step, models), key=lambda candidate: candidate.loss)
 
@@ -265,21 +271,23 @@ class StartsStage:
 
     def _finish(self, model: Any, part: Data) -> _StartEnd:
         """Settle and tie the frames of a finalist, and let it converge."""
-        model = self._iterate(model, part, self.scale.untied(), ITERATIONS).model
-        model, loss = self._iterate(_settled(model), part, self.scale, ITERATIONS)
-        validation = marquardt.data_loss(model, self.validation, self.scale, self.objective)
+        free = marquardt.Problem(part, self.scale.untied(), self.objective)
+        tied = marquardt.Problem(part, self.scale, self.objective)
+        model = self._iterate(model, free, ITERATIONS).model
+        model, loss = self._iterate(_settled(model), tied, ITERATIONS)
+        validation = marquardt.Problem(self.validation, self.scale, self.objective).loss(model)
         if not np.isfinite(validation):
             # Worse than any other, but finite: the start counts as done.
             validation = np.finfo(float).max
         return _StartEnd(model, validation, loss)
 
-    def _iterate(self, model: Any, data: Data, scale: Scale, most: int) -> "_Candidate":
+    def _iterate(self, model: Any, problem: marquardt.Problem, most: int) -> "_Candidate":
         """Run Levenberg–Marquardt while it is worthwhile."""
         state = marquardt.init(model, self.settings)
         losses: list[float] = []
         for _ in range(most):
-            state, loss = marquardt.update(state, data, scale, self.objective, self.settings)
-            losses.append(float(loss))
+            state, loss = marquardt.update(state, problem, self.settings)
+            losses.append(loss)
             if self._over or _is_done(losses):
                 break
         loss = losses[-1]
