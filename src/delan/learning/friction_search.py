@@ -13,7 +13,6 @@ from functools import cached_property
 from itertools import pairwise, permutations
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import numpy as np
 from jax.flatten_util import ravel_pytree
@@ -24,7 +23,7 @@ from ..models.dynamics import trainable
 from ..models.friction import Friction, FrictionSettings, MotorPair, Term
 from ..models.friction_memory import remembered
 from ..models.model import Model
-from ..solvers.linearised import one_blas_thread, rigid_slopes, rigid_torques
+from ..solvers.linearised import changed, one_blas_thread, rigid_slopes, rigid_torques
 from ..solvers.loss import Data, Samples, Windows
 from ..solvers.marquardt import solve_bounded
 
@@ -102,6 +101,7 @@ def select_friction(
         trial = min(trials, key=lambda trial: float(trial.errors(chosen).mean()))
         without = trial.errors(replace(chosen, terms=(), pairs=()))
         errors = trial.errors(chosen)
+        trial.choose(chosen)
         steps = [
             SelectionStep(NO_FRICTION, float(without.mean()), kept=False),
             SelectionStep(" + ".join(chosen.terms), float(errors.mean()), kept=True),
@@ -127,7 +127,7 @@ def select_friction(
                 break
             chosen = candidate
             errors = best
-            trial.forget_other_terms(chosen)
+            trial.choose(chosen)
     return chosen, tuple(steps)
 
 
@@ -170,6 +170,8 @@ def _certainty(gains: np.ndarray) -> float:
 # Names a block of columns: the terms of the joints' own motors, or of a motor pair. None is the
 # torque that the rigid part leaves.
 _Key = tuple[tuple[Term, ...], MotorPair | None] | None
+# Terms and pairs of a choice of friction.
+_Choice = tuple[tuple[Term, ...], tuple[MotorPair, ...]]
 # Products of columns come twice for each part: over all other parts, and over the part left out.
 SEEN = 0
 UNSEEN = 1
@@ -198,13 +200,28 @@ class _Columns(NamedTuple):
 class _Block(NamedTuple):
     """Columns, their products with the slopes of the rigid part, and how that part adapts to them.
 
-    `bounded` marks weights that must not be negative.
+    `left` are the products with the slopes after the rigid part has adapted; `bounded` marks
+    weights that must not be negative.
     """
 
     columns: _Columns
     slopes: Float[np.ndarray, "2 parts weights columns"]
     change: Float[np.ndarray, "parts weights columns"]
+    left: Float[np.ndarray, "2 parts weights columns"]
     bounded: np.ndarray
+
+
+class _Equations(NamedTuple):
+    """The least-squares problems of one choice of friction, seen and unseen, for each part.
+
+    `free` are the weights that are not at their bound in the solution of each part: where a search
+    for the solution of a larger choice starts.
+    """
+
+    square: Float[np.ndarray, "2 parts weights weights"]
+    mixed: Float[np.ndarray, "2 parts weights"]
+    bounded: np.ndarray
+    free: tuple[np.ndarray, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,6 +306,7 @@ class _Trial:
     products: dict[tuple[_Key, _Key], np.ndarray] = field(default_factory=dict)
     memories: dict[tuple[int, MotorPair], np.ndarray] = field(default_factory=dict)
     own_memories: dict[int, np.ndarray] = field(default_factory=dict)
+    chosen: dict[_Choice, _Equations] = field(default_factory=dict)
 
     @classmethod
     def of(cls, model: Model, *datasets: Dataset, windows: bool) -> "_Trial":
@@ -321,39 +339,72 @@ class _Trial:
         self.blocks[None] = self._adapted(_Columns.dense(error[..., None]), np.zeros(1, bool))
         return self
 
-    def forget_other_terms(self, settings: FrictionSettings) -> None:
-        """Free the columns of other terms, which no further candidate has."""
-        gone = {key for key in self.blocks if key is not None and key[0] != settings.terms}
-        for key in gone:
-            del self.blocks[key]
-        for keys in list(self.products):
-            if gone.intersection(keys):
-                del self.products[keys]
-
     def errors(self, settings: FrictionSettings) -> Float[np.ndarray, " parts"]:
         """The error (nMSE) on each part with weights found on the others; no terms: no friction."""
         alone = self._product(None, None)[UNSEEN, :, 0, 0]
         sizes = np.array([len(self.std) * (part.stop - part.start) for part in self.parts])
         if not settings.terms:
             return np.maximum(alone, 0.0) / sizes
-        keys: list[_Key] = [(settings.terms, None)]
-        keys += [(settings.terms, pair) for pair in settings.pairs]
-        rows = []
-        for key in keys:
-            rows.append([self._product(key, other) for other in keys])
-        square = np.block(rows)
-        mixed = np.concatenate([self._product(key, None) for key in keys], axis=2)[..., 0]
-        bounded = np.concatenate([self._block(key).bounded for key in keys])
-        solved = []
-        for curvature, slope in zip(square[SEEN], -mixed[SEEN], strict=True):
-            solved.append(solve_bounded(curvature, slope, bounded))
-        weights = np.stack(solved)
+        weights, equations = self._solved(settings)
         left = (
             alone
-            - 2 * (weights * mixed[UNSEEN]).sum(axis=1)
-            + np.einsum("pi,pij,pj->p", weights, square[UNSEEN], weights)
+            - 2 * (weights * equations.mixed[UNSEEN]).sum(axis=1)
+            + np.einsum("pi,pij,pj->p", weights, equations.square[UNSEEN], weights)
         )
         return np.maximum(left, 0.0) / sizes
+
+    def _solved(self, settings: FrictionSettings) -> tuple[np.ndarray, _Equations]:
+        """The weights without each part, and the equations that they solve."""
+        equations = self._equations(settings)
+        problems = zip(equations.square[SEEN], equations.mixed[SEEN], equations.free, strict=True)
+        weights = []
+        for curvature, slope, free in problems:
+            weights.append(solve_bounded(curvature, -slope, equations.bounded, free))
+        return np.stack(weights), equations
+
+    def _equations(self, settings: FrictionSettings) -> _Equations:
+        """The equations of a choice: those of the choice before it, and the columns of a pair."""
+        known = self.chosen.get((settings.terms, settings.pairs))
+        if known is not None:
+            return known
+        first: _Key = (settings.terms, None)
+        if not settings.pairs:
+            bounded = self._block(first).bounded
+            free = (np.ones(len(bounded), dtype=bool),) * len(self.parts)
+            mixed = self._product(first, None)[..., 0]
+            return _Equations(self._product(first, first), mixed, bounded, free)
+        last: _Key = (settings.terms, settings.pairs[-1])
+        before = self._equations(replace(settings, pairs=settings.pairs[:-1]))
+        keys: list[_Key] = [first]
+        keys += [(settings.terms, pair) for pair in settings.pairs[:-1]]
+        across = np.concatenate([self._product(key, last) for key in keys], axis=2)
+        added = self._block(last).bounded
+        count = len(before.bounded)
+        total = count + len(added)
+        square = np.empty((2, len(self.parts), total, total))
+        square[..., :count, :count] = before.square
+        square[..., :count, count:] = across
+        square[..., count:, :count] = np.swapaxes(across, 2, 3)
+        square[..., count:, count:] = self._product(last, last)
+        mixed = np.concatenate([before.mixed, self._product(last, None)[..., 0]], axis=2)
+        free = tuple(np.append(mask, np.ones(len(added), dtype=bool)) for mask in before.free)
+        return _Equations(square, mixed, np.append(before.bounded, added), free)
+
+    def choose(self, settings: FrictionSettings) -> None:
+        """Keep the equations of a choice, and free the columns of other terms.
+
+        Further candidates add to this choice.
+        """
+        gone = {key for key in self.blocks if key is not None and key[0] != settings.terms}
+        for key in gone:
+            del self.blocks[key]
+        for keys in list(self.products):
+            if gone.intersection(keys):
+                del self.products[keys]
+        weights, equations = self._solved(settings)
+        free = tuple(~equations.bounded | (row > 0) for row in weights)
+        self.chosen.clear()
+        self.chosen[settings.terms, settings.pairs] = equations._replace(free=free)
 
     @cached_property
     def slopes(self) -> Float[np.ndarray, "2 parts weights weights"]:
@@ -373,7 +424,8 @@ class _Trial:
 
     def _adapted(self, columns: _Columns, bounded: np.ndarray) -> _Block:
         slopes = self._by_part(self.slope, columns)
-        return _Block(columns, slopes, self.inverse @ slopes[SEEN], bounded)
+        change = self.inverse @ slopes[SEEN]
+        return _Block(columns, slopes, change, slopes - self.slopes @ change, bounded)
 
     def _product(self, a: _Key, b: _Key) -> Float[np.ndarray, "2 parts a b"]:
         """(A − J δA)ᵀ (B − J δB), where the changes δ come from the parts that are seen."""
@@ -382,12 +434,10 @@ class _Trial:
         if (a, b) not in self.products:
             left = self._block(a)
             right = self._block(b)
-            change = np.swapaxes(left.change, 1, 2)
             self.products[a, b] = (
                 self._by_part(left.columns, right.columns)
                 - np.swapaxes(left.slopes, 2, 3) @ right.change
-                - change @ right.slopes
-                + change @ self.slopes @ right.change
+                - np.swapaxes(left.change, 1, 2) @ right.left
             )
         return self.products[a, b]
 
@@ -470,15 +520,13 @@ class _Trial:
 
 def _reshaped(friction: Friction, settings: FrictionSettings) -> Friction:
     """Friction of other terms in numpy arrays, with the widths that the joints have learned."""
-    blank = Friction(friction.joints, settings)
-    reshaped = Friction.of(friction.joints, settings, np.zeros(blank.weights.value.shape))
     dof = friction.joints.dof
-    widths = np.array(reshaped.log_width)
+    motors = dof + len(settings.pairs)
+    widths = np.full(motors, np.log(settings.width))
     widths[:dof] = friction.log_width[:dof]
-    speeds = np.array(reshaped.log_stribeck_speed)
+    speeds = np.full(motors, np.log(settings.stribeck_speed))
     speeds[:dof] = friction.log_stribeck_speed[:dof]
-    return eqx.tree_at(
-        lambda friction: (friction.log_width, friction.log_stribeck_speed),
-        reshaped,
-        (widths, speeds),
+    weights = np.zeros((len(settings.laws), motors))
+    return changed(
+        friction, weights=weights, log_width=widths, log_stribeck_speed=speeds, settings=settings
     )

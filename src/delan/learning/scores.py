@@ -26,7 +26,7 @@ from ..models.dynamics import (
 )
 from ..models.friction_memory import memory_of
 from ..models.model import Model, as_model, without_trust
-from ..solvers.linearised import drive_torques
+from ..solvers.linearised import drive_parts, drive_torques
 from ..solvers.loss import Samples, Windows, mean_torque
 
 # A predicted motion is valid while the root mean square over joints of its error stays below this
@@ -201,14 +201,18 @@ def torque_scores(predicted: np.ndarray, measured: np.ndarray, size: TorqueSize)
     return Scores(Errors.of(predicted, measured, size), {}, None, None, len(measured))
 
 
+# Methods of a model that share one compiled program.
+_COMPILED_ONCE = {"inverse_dynamics": drive_torques, "components": drive_parts}
+
+
 def predict_samples(model: Any, dataset: Dataset, method: str = "inverse_dynamics") -> Any:
     """A method of (q, q̇, q̈) at every sample of a dataset, in float64, as numpy arrays."""
     samples = dataset.samples
     memory = memory_of(model, dataset)
-    if method == "inverse_dynamics" and isinstance(model, Model):
+    if isinstance(model, Model) and method in _COMPILED_ONCE:
         with jax.enable_x64(True):
             data = Samples.of(samples, memory)
-            return drive_torques(in_precision(without_trust(model)), data)
+            return _COMPILED_ONCE[method](in_precision(without_trust(model)), data)
     with jax.enable_x64(True):
         return predict(model, method, samples.q, samples.qd, samples.qdd, memory=memory)
 

@@ -233,8 +233,8 @@ def _separate(members: Any, count: int) -> list[Model]:
     arrays, rest = eqx.partition(members, eqx.is_array)
     separate = []
     for place in range(count):
-        own = jax.tree.map(lambda leaf, place=place: leaf[place], arrays)
-        separate.append(eqx.combine(own, rest))
+        own = jax.tree.map(lambda leaf, place=place: np.asarray(leaf)[place], arrays)
+        separate.append(eqx.combine(jax.tree.map(jax.device_put, own), rest))
     return separate
 
 
@@ -262,9 +262,12 @@ def _ensemble(model: Model, training: Dataset, settings: TrustSettings, key: PRN
 
 
 def _stacked(members: Sequence[Any]) -> Any:
-    return jax.tree.map(
-        lambda *leaves: jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0], *members
-    )
+    def stacked(*leaves: Any) -> Any:
+        if not eqx.is_array(leaves[0]):
+            return leaves[0]
+        return jax.device_put(np.stack([np.asarray(leaf) for leaf in leaves]))
+
+    return jax.tree.map(stacked, *members)
 
 
 def _learned(model: Any) -> Model:

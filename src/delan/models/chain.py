@@ -270,8 +270,10 @@ def _has_weight(chain: LagrangianChain) -> bool:
 
 def numpy_links(chain: LagrangianChain) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return places, pseudo-inertias and gravity as NumPy arrays in double precision."""
-    place, inertia, gravity = (np.asarray(part, dtype=float) for part in chain.links)
-    return place, inertia, gravity
+    arrays = (chain.turn, chain.shift, chain.factor, chain.gravity)
+    turn, shift, factor, gravity = (np.asarray(array, dtype=float) for array in arrays)
+    place = np.concatenate([np.eye(3, 4)[None], np.concatenate([turn, shift[:, :, None]], axis=2)])
+    return place, factor @ np.swapaxes(factor, 1, 2), gravity
 
 
 def settled(chain: LagrangianChain) -> LagrangianChain:

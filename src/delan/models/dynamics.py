@@ -161,12 +161,23 @@ def trainable(model: Any) -> tuple[Any, Any]:
     )
 
 
+def numbers(values: Any) -> np.ndarray:
+    """Return values as a NumPy array in JAX's present precision."""
+    return np.asarray(values, dtype=jax.dtypes.canonicalize_dtype(float))
+
+
+def on_device(values: Any) -> Array:
+    """Return values as a JAX array in the present precision.
+
+    `jnp.asarray` compiles a program for every shape, which takes longer than most uses of it.
+    """
+    return jax.device_put(numbers(values))
+
+
 def in_precision(model: Any) -> Any:
     """Return the model in JAX's present precision, which is float64 inside `jax.enable_x64`."""
     weights, rest = eqx.partition(model, eqx.is_inexact_array)
-    return eqx.combine(
-        jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf), float), weights), rest
-    )
+    return eqx.combine(jax.tree.map(on_device, weights), rest)
 
 
 def require_same_joints(joints: Joints, dataset: Dataset) -> None:

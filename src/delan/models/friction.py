@@ -28,7 +28,7 @@ from ..mechanics.friction_terms import (
     stop,
     without_load_friction,
 )
-from .dynamics import LinearWeights, MatrixResult
+from .dynamics import LinearWeights, MatrixResult, on_device
 
 Numbers = Array | np.ndarray
 PerJoint = Float[Numbers, " dof"]
@@ -115,6 +115,13 @@ class FrictionSettings:
         """Names of the weights of each motor, in the order of the terms."""
         return tuple(name for name, _ in self.laws)
 
+    def bounded(self, dof: int) -> tuple[bool, ...]:
+        """Whether each weight, column by column and in these motor by motor, must be ≥ 0."""
+        bounded: list[bool] = []
+        for _, law in self.laws:
+            bounded += [law.bounded(self.passive)] * (dof + len(self.pairs))
+        return tuple(bounded)
+
     @property
     def laws(self) -> list[tuple[str, FrictionLaw]]:
         """Name and law of every column."""
@@ -168,12 +175,10 @@ class Friction(eqx.Module):
                     f"the {joints.dof} joints count from 0"
                 )
         motors = joints.dof + len(settings.pairs)
-        bounded: list[bool] = []
-        for _, law in settings.laws:
-            bounded += [law.bounded(settings.passive)] * motors
-        self.weights = LinearWeights(jnp.zeros((len(settings.laws), motors)), tuple(bounded))
-        self.log_width = jnp.full(motors, np.log(settings.width))
-        self.log_stribeck_speed = jnp.full(motors, np.log(settings.stribeck_speed))
+        bounded = settings.bounded(joints.dof)
+        self.weights = LinearWeights(on_device(np.zeros((len(settings.laws), motors))), bounded)
+        self.log_width = on_device(np.full(motors, np.log(settings.width)))
+        self.log_stribeck_speed = on_device(np.full(motors, np.log(settings.stribeck_speed)))
 
     @classmethod
     def of(

@@ -63,8 +63,7 @@ def _along(position: np.ndarray, begins: np.ndarray, radii: np.ndarray) -> StopR
     more = max(FEWEST_ROWS, 1 << (count - 1).bit_length()) - count
     position = np.pad(position, [[0, more], [0, 0]], mode="edge")
     with jax.enable_x64(True):
-        rows = (jnp.asarray(position), jnp.asarray(np.pad(begins, (0, more))))
-        return np.asarray(_scan(*rows, jnp.asarray(radii)))[:count]
+        return np.asarray(_scan(position, np.pad(begins, (0, more)), radii))[:count]
 
 
 @jax.jit

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 from matplotlib.axes import Axes
@@ -15,11 +14,13 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from ..figures import INK, JOINT_COLOURS, LEARNED, RIVAL, drawing, truth_line
 from ..joints import Dataset, Joints, TorqueComponents, evenly_spaced
 from ..learning.cutoff import CutoffTrial
-from ..learning.scores import predict, predict_samples, runs_of
+from ..learning.scores import predict_samples, runs_of
 from ..learning.uncertainty import torque_bands
-from ..models.dynamics import InverseDynamics
+from ..models.dynamics import InverseDynamics, in_precision
 from ..models.friction import Friction
 from ..models.model import Model
+from ..solvers.linearised import drive_parts, mass_matrices, numpy_friction
+from ..solvers.loss import Samples
 
 WIDTH = 9.6  # of the page's figures [inches]
 # Labels and colours that colour-blind people can tell apart (Okabe and Ito).
@@ -331,10 +332,8 @@ def friction_curve(
     """Return the friction of a joint that moves alone, with stop operators slid [N m or N]."""
     qd = np.zeros((len(speeds), friction.joints.dof))
     qd[:, joint] = speeds
-    with jax.enable_x64(True):
-        head = jax.tree.map(jnp.asarray, friction)
-        curve = jax.vmap(lambda row: head.torque(row, jnp.asarray(load)))(jnp.asarray(qd))
-    return np.asarray(curve)[:, joint]
+    head = numpy_friction(friction)
+    return np.array([head.torque(row, load)[joint] for row in qd])
 
 
 def draw_workspace(model: Any, samples: Dataset) -> Figure:
@@ -375,10 +374,11 @@ def _add_sweep(upper: Axes, lower: Axes, model: Any, samples: Dataset, joint: in
     positions = np.linspace(samples.q[:, joint].min(), samples.q[:, joint].max(), POSITIONS)
     q = np.tile(np.median(samples.q, axis=0), (POSITIONS, 1))
     q[:, joint] = positions
+    still = np.zeros_like(q)
     with jax.enable_x64(True):
-        still = jnp.zeros(q.shape)
-        inertia = predict(model, "mass_matrix", jnp.asarray(q))
-        gravity = predict(model, "components", jnp.asarray(q), still, still).gravity
+        model = in_precision(model)
+        inertia = mass_matrices(model, q)
+        gravity = drive_parts(model, Samples(q, still, still, still)).gravity
     for number, name in enumerate(samples.joints.names):
         # Seven colours; the next seven joints are dashed.
         again, colour = divmod(number, len(JOINT_COLOURS))

@@ -17,15 +17,14 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 from threadpoolctl import ThreadpoolController
 
-from ..joints import Dataset
+from ..joints import Dataset, TorqueComponents
 from ..mechanics.friction_terms import smooth_sign
 from ..models.dynamics import LinearWeights, in_precision, trainable
-from ..models.friction import MOST_LOAD, Friction
+from ..models.friction import MOST_LOAD, Friction, FrictionSettings
 from ..models.model import Model, as_model
 from .loss import Data, Samples, Windows, torque
 
@@ -89,7 +88,48 @@ def drive_torques(model: Any, data: Data) -> Rows:
     return with_friction(friction, motion, torque, motor_curves(friction, motion, torque))
 
 
-def with_friction(friction: Friction, motion: "FrictionMotion", rigid: Rows, curves: Curves) -> Rows:
+def drive_parts(model: Model, data: Samples) -> TorqueComponents:
+    """Return the parts of the torque at every row, as `Model.components` gives them [N m or N].
+
+    They are differences of torques with speeds, accelerations or both at zero, so that nothing is
+    compiled for them.
+    """
+    mechanics = Model(model.mechanics)
+    still = np.zeros_like(np.asarray(data.qd))
+
+    def rigid(qd: np.ndarray, qdd: np.ndarray) -> np.ndarray:
+        return rigid_torques(mechanics, Samples(data.q, qd, qdd, data.tau))
+
+    gravity = rigid(still, still)
+    inertial = rigid(still, np.asarray(data.qdd)) - gravity
+    coriolis = rigid(np.asarray(data.qd), still) - gravity
+    friction = still
+    if model.friction is not None:
+        inertial = inertial + np.asarray(data.qdd) @ np.asarray(model.friction.armature)
+        friction = drive_torques(Model(model.mechanics, model.friction), data)
+        friction = friction - gravity - inertial - coriolis
+    return TorqueComponents(inertial, coriolis, gravity, friction)
+
+
+def mass_matrices(model: Model, q: Rows) -> Float[np.ndarray, "rows dof dof"]:
+    """Return the inertia of links and rotors at every position, column by column [kg m² or kg]."""
+    mechanics = Model(model.mechanics)
+    still = np.zeros_like(q)
+    held = rigid_torques(mechanics, Samples(q, still, still, still))
+    columns = []
+    for joint in range(q.shape[1]):
+        push = still.copy()
+        push[:, joint] = 1.0
+        columns.append(rigid_torques(mechanics, Samples(q, still, push, still)) - held)
+    inertia = np.stack(columns, axis=2)
+    if model.friction is None:
+        return inertia
+    return inertia + np.asarray(model.friction.armature)
+
+
+def with_friction(
+    friction: Friction, motion: "FrictionMotion", rigid: Rows, curves: Curves
+) -> Rows:
     """Return the torque of the drives: that without friction, and the curves times their weights.
 
     Load friction is that of links and rotors together, and so not linear in all weights.
@@ -165,7 +205,7 @@ class FlatModel(NamedTuple):
     @property
     def model(self) -> Any:
         """The model in JAX arrays."""
-        return self.structure.model(jnp.asarray(self.weights), self.arrays)
+        return in_precision(self.structure.model(self.weights, self.arrays))
 
 
 class Chunks:
@@ -184,7 +224,7 @@ class Chunks:
         self.parts = []
         for first in range(0, self.count, CHUNK):
             rows = np.minimum(np.arange(first, first + CHUNK), self.count - 1)
-            self.parts.append(jax.tree.map(jnp.asarray, columns.rows(rows)))
+            self.parts.append(jax.tree.map(jax.device_put, columns.rows(rows)))
 
     def torques(self, flat: FlatModel) -> Rows:
         """Return the torque of a model without friction at every row [N m or N]."""
@@ -302,17 +342,33 @@ def numpy_friction(friction: Friction) -> Friction:
     return jax.tree.map(np.asarray, friction)
 
 
-def changed(friction: Friction, **arrays: np.ndarray) -> Friction:
-    """Return friction with other arrays in some fields, `weights` among them.
+def changed(
+    friction: Friction,
+    *,
+    weights: np.ndarray | None = None,
+    log_width: np.ndarray | None = None,
+    log_stribeck_speed: np.ndarray | None = None,
+    settings: FrictionSettings | None = None,
+) -> Friction:
+    """Return friction with other arrays, or of other settings.
 
     A search does this several times in every iteration, and `eqx.tree_at` takes longer than all
     curves of friction.
     """
+    bounded = friction.weights.bounded
+    if settings is not None:
+        bounded = settings.bounded(friction.joints.dof)
+    fields = {
+        "joints": friction.joints,
+        "settings": settings or friction.settings,
+        "weights": LinearWeights(friction.weights.value if weights is None else weights, bounded),
+        "log_width": friction.log_width if log_width is None else log_width,
+        "log_stribeck_speed": friction.log_stribeck_speed,
+    }
+    if log_stribeck_speed is not None:
+        fields["log_stribeck_speed"] = log_stribeck_speed
     copy = object.__new__(Friction)
-    for name in ("weights", "log_width", "log_stribeck_speed", "joints", "settings"):
-        value: Any = arrays.get(name, getattr(friction, name))
-        if name == "weights" and name in arrays:
-            value = LinearWeights(value, friction.weights.bounded)
+    for name, value in fields.items():
         object.__setattr__(copy, name, value)
     return copy
 

@@ -18,10 +18,13 @@ from ..errors import DataError, SettingsError
 from ..joints import Dataset, nonzero_scale
 from ..logs.segments import time_breaks
 from ..models.chain import LagrangianChain, looseness
-from ..models.dynamics import InverseDynamics, LinearWeights, trainable
+from ..models.dynamics import InverseDynamics, LinearWeights, numbers, on_device, trainable
 from ..models.friction import Friction, FrictionSettings
 from ..models.friction_memory import remembered
 from ..models.model import as_model
+
+# Data are NumPy arrays, whose rows are picked without a compiled program; inside one, JAX arrays.
+Numbers = Array | np.ndarray
 
 # Length of a window [s]; windows of 0.4 s and more blur fast motion.
 SECONDS = 0.2
@@ -45,12 +48,12 @@ class Windows(eqx.Module):
         memory: states of the friction's stop operators at the points.
     """
 
-    q: Float[Array, "*batch points dof"]
-    qd: Float[Array, "*batch points dof"]
-    tau: Float[Array, "*batch dof"]
-    window: Float[Array, "*batch points"]
-    slope: Float[Array, "*batch points"]
-    memory: Float[Array, "*batch points radii motors"] | None = None
+    q: Float[Numbers, "*batch points dof"]
+    qd: Float[Numbers, "*batch points dof"]
+    tau: Float[Numbers, "*batch dof"]
+    window: Float[Numbers, "*batch points"]
+    slope: Float[Numbers, "*batch points"]
+    memory: Float[Numbers, "*batch points radii motors"] | None = None
 
     @classmethod
     def of(cls, dataset: Dataset, friction: FrictionSettings | None = None) -> "Windows":
@@ -73,12 +76,12 @@ class Windows(eqx.Module):
         rows = np.add.outer(np.array(starts), np.arange(length))
         window, slope = _sine_window(length, step)
 
-        def averaged(values: np.ndarray) -> Array:
+        def averaged(values: np.ndarray) -> np.ndarray:
             points = values[rows].reshape(len(rows), length // every, every, *values.shape[1:])
-            return jnp.asarray(points.mean(axis=2))
+            return numbers(points.mean(axis=2))
 
-        def repeated(values: np.ndarray) -> Array:
-            return jnp.tile(jnp.asarray(values.reshape(-1, every).sum(axis=1)), (len(rows), 1))
+        def repeated(values: np.ndarray) -> np.ndarray:
+            return numbers(np.tile(values.reshape(-1, every).sum(axis=1), (len(rows), 1)))
 
         memory = None
         if friction is not None:
@@ -88,7 +91,7 @@ class Windows(eqx.Module):
         return cls(
             q=averaged(dataset.q),
             qd=averaged(dataset.qd),
-            tau=jnp.asarray(np.einsum("wrj,r->wj", dataset.tau[rows], window)),
+            tau=numbers(np.einsum("wrj,r->wj", dataset.tau[rows], window)),
             window=repeated(window),
             slope=repeated(slope),
             memory=None if memory is None else averaged(memory),
@@ -107,7 +110,7 @@ class Windows(eqx.Module):
         if points % 2:
             return self
 
-        def halved(values: Array) -> Array:
+        def halved(values: Numbers) -> Numbers:
             return values.reshape(len(values), points // 2, 2, *values.shape[2:])
 
         return Windows(
@@ -221,20 +224,20 @@ class Samples(eqx.Module):
     `memory` holds the states of the friction's stop operators.
     """
 
-    q: Float[Array, "*batch dof"]
-    qd: Float[Array, "*batch dof"]
-    qdd: Float[Array, "*batch dof"]
-    tau: Float[Array, "*batch dof"]
-    memory: Float[Array, "*batch radii motors"] | None = None
+    q: Float[Numbers, "*batch dof"]
+    qd: Float[Numbers, "*batch dof"]
+    qdd: Float[Numbers, "*batch dof"]
+    tau: Float[Numbers, "*batch dof"]
+    memory: Float[Numbers, "*batch radii motors"] | None = None
 
     @classmethod
     def of(cls, dataset: Dataset, memory: np.ndarray | None = None) -> "Samples":
         """Return the samples of a dataset."""
         dataset = dataset.samples
-        columns = map(jnp.asarray, (dataset.q, dataset.qd, dataset.qdd, dataset.tau))
+        columns = map(numbers, (dataset.q, dataset.qd, dataset.qdd, dataset.tau))
         if memory is None:
             return cls(*columns)
-        return cls(*columns, memory=jnp.asarray(memory))
+        return cls(*columns, memory=numbers(memory))
 
     def rows(self, chosen: np.ndarray) -> "Samples":
         """Return the samples at these rows."""
@@ -309,15 +312,15 @@ class Scale(eqx.Module):
             torque = nonzero_scale(dataset.tau.var(axis=0))
         power = np.asarray(np.sum(dataset.qd * dataset.tau, axis=1).var())
         return cls(
-            torque=jnp.asarray(torque),
-            power=jnp.asarray(nonzero_scale(power)),
-            rigidity=jnp.asarray(objective.rigidity),
-            weight_decay=jnp.asarray(objective.weight_decay),
+            torque=on_device(torque),
+            power=on_device(nonzero_scale(power)),
+            rigidity=on_device(objective.rigidity),
+            weight_decay=on_device(objective.weight_decay),
         )
 
     def untied(self) -> "Scale":
         """Return the scale without rigidity: frames of a chain may stretch freely."""
-        return eqx.tree_at(lambda scale: scale.rigidity, self, jnp.zeros_like(self.rigidity))
+        return eqx.tree_at(lambda scale: scale.rigidity, self, on_device(0.0))
 
 
 def torque(model: Any, sample: Data) -> Any:

@@ -24,7 +24,7 @@ from jaxtyping import Array, Bool, Float
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from ..errors import SettingsError
-from ..models.dynamics import trainable
+from ..models.dynamics import on_device, trainable
 from ..models.friction import Friction
 from ..models.model import Model, as_model
 from .linearised import (
@@ -87,9 +87,9 @@ class MarquardtState(eqx.Module):
     """Everything the method carries from one iteration to the next."""
 
     model: Any
-    damping: Float[np.ndarray, ""]
-    scaling: Float[np.ndarray, " weights"]
-    stalled: Bool[np.ndarray, ""]
+    damping: Float[Array, ""]
+    scaling: Float[Array, " weights"]
+    stalled: Bool[Array, ""]
 
 
 def init(model: Any, settings: MarquardtSettings | None = None) -> MarquardtState:
@@ -99,9 +99,9 @@ def init(model: Any, settings: MarquardtSettings | None = None) -> MarquardtStat
     count = sum(leaf.size for leaf in jax.tree.leaves(trainable(model)[0]))
     return MarquardtState(
         model=model,
-        damping=np.asarray(settings.damping),
-        scaling=np.zeros(count),
-        stalled=np.asarray(False),
+        damping=on_device(settings.damping),
+        scaling=on_device(np.zeros(count)),
+        stalled=jax.device_put(np.asarray(False)),
     )
 
 
@@ -186,9 +186,9 @@ def _updated(
         end = point
     after = MarquardtState(
         model=_joined(model, end),
-        damping=np.asarray(damping),
-        scaling=near.unit**2,
-        stalled=np.asarray(not accepted),
+        damping=on_device(damping),
+        scaling=on_device(near.unit**2),
+        stalled=jax.device_put(np.asarray(not accepted)),
     )
     return after, end.loss
 
@@ -198,7 +198,9 @@ def _joined(model: Model, point: _Point) -> Model:
     friction = None
     if point.friction is not None:
         friction = jax.tree.map(
-            lambda new, old: jnp.asarray(new, old.dtype), point.friction, model.friction
+            lambda new, old: jax.device_put(np.asarray(new, old.dtype)),
+            point.friction,
+            model.friction,
         )
     if point.rigid is None:
         return Model(friction=friction)
@@ -227,7 +229,7 @@ class Problem:
     objective: Objective
 
     def loss(self, model: Any) -> float:
-        """Return the loss without ties and weight decay, as `loss.data_loss` but hardly compiled."""
+        """Return the loss without ties and weight decay, like `loss.data_loss`."""
         with np.errstate(all="ignore"):
             return self._squares(drive_torques(model, self.samples) - self.measured)
 
@@ -447,11 +449,13 @@ def _decayed(structure: Any, weights: Array, arrays: Any) -> Array:
     return ravel_pytree(jax.tree.map(jnp.full_like, tree, decaying(tree)))[0]
 
 
-def solve_bounded(curvature: Curvature, gradient: Weights, bounded: Mask) -> Weights:
+def solve_bounded(
+    curvature: Curvature, gradient: Weights, bounded: Mask, free: Mask | None = None
+) -> Weights:
     """Return w that minimises ½ wᵀ A w + bᵀ w with w ≥ 0 where `bounded`.
 
-    The method is block principal pivoting. A weight without curvature, whose column is zero,
-    becomes zero.
+    The method is block principal pivoting from weights that are `free`, all unless given. A weight
+    without curvature, whose column is zero, becomes zero.
     """
     count = len(gradient)
     size = np.sqrt(np.diag(curvature))
@@ -460,7 +464,7 @@ def solve_bounded(curvature: Curvature, gradient: Weights, bounded: Mask) -> Wei
     diagonal = np.diag_indices(count)
     scaled[diagonal] = np.maximum(scaled[diagonal] + RIDGE, RIDGE)
     slope = gradient / size
-    free = np.ones(count, dtype=bool)
+    free = np.ones(count, dtype=bool) if free is None else free.copy()
     weights = np.zeros(count)
     # Single exchanges cannot cycle in exact arithmetic; the limit is for rounding.
     for exchanges in range(ALL_AT_ONCE + 5 * count):

@@ -7,14 +7,13 @@ from typing import Literal, get_args
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from ..errors import DataError, SettingsError
 from ..joints import Dataset
 from ..models.chain import LagrangianChainSettings
-from ..models.dynamics import Normalisation
+from ..models.dynamics import Normalisation, on_device
 from ..models.friction import Friction, FrictionSettings
 from ..models.friction_memory import remembered
 from ..models.model import Architecture, Blueprint, Model
@@ -172,9 +171,9 @@ def head(settings: FrictionSettings, dataset: Dataset) -> Friction:
     on the step.
     """
     friction = Friction(dataset.joints, settings)
-    speed = jnp.asarray(np.abs(dataset.samples.qd @ friction.transmission.T).mean(axis=0))
-    width = jnp.log(jnp.maximum(settings.width, WIDE * speed))
-    stribeck_speed = jnp.log(jnp.maximum(settings.stribeck_speed, STRIBECK_WIDE * speed))
+    speed = np.abs(dataset.samples.qd @ friction.transmission.T).mean(axis=0)
+    width = on_device(np.log(np.maximum(settings.width, WIDE * speed)))
+    stribeck_speed = on_device(np.log(np.maximum(settings.stribeck_speed, STRIBECK_WIDE * speed)))
     return eqx.tree_at(
         lambda friction: (friction.log_width, friction.log_stribeck_speed),
         friction,
