@@ -9,8 +9,9 @@ from jax.flatten_util import ravel_pytree
 
 from delan.errors import SettingsError
 from delan.joints import Dataset, Joints
+from delan.models.chain import LagrangianChain
 from delan.models.dynamics import Normalisation, Promises, in_precision, trainable
-from delan.models.friction import Friction, FrictionSettings
+from delan.models.friction import Friction, FrictionSettings, MotorPair
 from delan.models.model import Model
 from delan.models.networks import LagrangianNetwork, LagrangianNetworkSettings
 from delan.solvers.linearised import FlatModel, numpy_friction
@@ -158,6 +159,57 @@ def test_normal_equations_are_the_gradient_and_its_jacobian(model, dataset, term
     jacobian = np.asarray(jax.jit(jax.jacfwd(errors))(flat))[:, moving]
     curvature = near.curvature[np.ix_(moving, moving)]
     np.testing.assert_allclose(curvature, jacobian.T @ jacobian, rtol=1e-6, atol=1e-9)
+
+
+def test_products_of_motor_pairs_are_those_of_their_jacobian():
+    """Columns of friction are kept at the motors; JAX differentiates the torques of the joints."""
+    rng = np.random.default_rng(0)
+    joints = Joints(("a", "b", "c"), ("revolute", "revolute", "prismatic"))
+    q, qd, qdd, tau = rng.standard_normal((4, 40, 3))
+    dataset = Dataset(
+        t=np.arange(40.0),
+        q=q,
+        qd=qd,
+        qdd=qdd,
+        tau=tau,
+        trajectory=np.zeros(40, dtype=int),
+        joints=joints,
+    )
+    settings = FrictionSettings(
+        ("armature", "viscous", "asymmetric", "stribeck", "offset"),
+        pairs=(MotorPair(0, 1, 0.6), MotorPair(2, 1, -1.0)),
+        width=0.5,
+        passive=False,
+    )
+    head = numpy_friction(Friction(joints, settings))
+    chain = LagrangianChain(joints, key=jax.random.key(1))
+    objective = Objective(power=0.3)
+    scale = Scale.of(dataset, objective)
+    samples = Samples.of(dataset)
+    problem = Problem(samples, scale.untied(), objective)
+    torque, slopes = problem.linearised(FlatModel.of(Model(chain)))
+    point = problem.solved(FlatModel.of(Model(chain)), head, torque)
+    model = _joined(Model(chain, head), point)
+    tree, fixed = trainable(model)
+    flat, unravel = ravel_pytree(tree)
+
+    def errors(weights):
+        changed = eqx.combine(unravel(weights), fixed)
+        rows = jax.vmap(lambda sample: residual(changed, sample, scale, objective))(samples)
+        return rows.ravel() / np.sqrt(len(dataset))
+
+    jacobian = np.asarray(jax.jit(jax.jacfwd(errors))(flat))
+    near = problem.quadratic(point, slopes, np.zeros(len(flat)))
+    moving = ~near.resting
+    np.testing.assert_allclose(
+        near.curvature[np.ix_(moving, moving)],
+        jacobian[:, moving].T @ jacobian[:, moving],
+        rtol=1e-6,
+        atol=1e-8,
+    )
+    np.testing.assert_allclose(
+        near.gradient[moving], (jacobian.T @ np.asarray(errors(flat)))[moving], atol=1e-8
+    )
 
 
 @pytest.mark.usefixtures("as_shipped")

@@ -1,8 +1,9 @@
 """The models that compete in a fit: each contender takes a study and returns its entry."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -22,9 +23,10 @@ from .study import LEAST_SECONDS, NOTHING, CrossFit, Entry, Study, TrainingResul
 # repetitive, so that networks need far stronger regularisation than usual.
 DECAYS = (1e-3, 1e-1, 1e-5)
 WIDTHS = (64, 16)
-# Steps of Adam that each of these trials gets, and the fewest passes over a long log.
-STEPS = 3000
-LEAST_EPOCHS = 20
+# Steps of Adam that each of these trials gets, and the fewest passes over a long log. The best
+# network gets as many once more, from where it is.
+STEPS = 1500
+LEAST_EPOCHS = 10
 # A network is given up if its error is this many times that of the chain early in a trial, after
 # the first trial, and after those of all decays: the rest of a trial or another decay change an
 # error by a few times, a width by tens of per cent.
@@ -143,8 +145,9 @@ class Network:
         if self.name == "feedforward":
             study = replace(study, friction=None)
         limit = study.settings.seconds
-        # Every decay at the first width, then the best decay at the other widths.
-        remaining = len(DECAYS) + len(WIDTHS) - 1
+        # Every decay at the first width, then the best decay at the other widths, then the best
+        # of all once more.
+        remaining = len(DECAYS) + len(WIDTHS)
         best: TrainingResult | None = None
         chosen = {}
         for width in WIDTHS:
@@ -171,6 +174,12 @@ class Network:
                 chosen["stopped"] = f"its error is {times:.0f} times that of the chain"
                 break
         assert best is not None
+        if not study.stop.is_set() and "stopped" not in chosen:
+            elapsed = time.perf_counter() - began
+            seconds = None
+            if limit is not None:
+                seconds = max(LEAST_SECONDS, limit - elapsed)
+            best = self._continued(best, study.within(seconds), chosen)
         took = time.perf_counter() - began
         cross = _seen_once(study, best.model)
         return Entry(self.name, best.model, best.validation, took, chosen, best, cross=cross)
@@ -184,12 +193,25 @@ class Network:
         def refit(part: Study) -> Model:
             if part.fold == study.fold:
                 return entry.model
-            return self._try(part, chosen["width"], chosen["weight_decay"]).model
+            result = self._try(part, chosen["width"], chosen["weight_decay"])
+            return self._continued(result, part, chosen).model
 
         cross = cross_fit(study, entry.model, refit)
         return replace(entry, validation=cross.scores(), cross=cross)
 
-    def _try(self, study: Study, width: int, decay: float) -> TrainingResult:
+    def _continued(
+        self, result: TrainingResult, study: Study, chosen: Mapping[str, Any]
+    ) -> TrainingResult:
+        """The network after as many steps again, from its best weights, if they improve it."""
+        start = TrainingStart(model=result.model)
+        after = self._try(study, chosen["width"], chosen["weight_decay"], start)
+        if not after.error < result.error:
+            return replace(result, interrupted=after.interrupted)
+        return replace(after, seconds=after.seconds + result.seconds)
+
+    def _try(
+        self, study: Study, width: int, decay: float, start: TrainingStart = FRESH
+    ) -> TrainingResult:
         kinds = {"delan": LagrangianNetworkSettings, "feedforward": FeedForwardSettings}
         epochs = None
         if study.settings.seconds is None:
@@ -199,7 +221,7 @@ class Network:
         settings = replace(study.settings, epochs=epochs, optimizer="adam", objective=objective)
         if np.isfinite(study.bar):
             settings = replace(settings, hopeless=HOPELESS_EARLY * study.bar)
-        return fit_model(replace(study, settings=settings), kinds[self.name](width=width))
+        return fit_model(replace(study, settings=settings), kinds[self.name](width=width), start)
 
 
 def _of_everything(study: Study) -> Study:

@@ -100,15 +100,15 @@ class Normalisation(eqx.Module):
     @classmethod
     def of(cls, dataset: Dataset) -> "Normalisation":
         def spread(columns: np.ndarray) -> Array:
-            return jnp.asarray(nonzero_scale(columns.std(axis=0)))
+            return on_device(nonzero_scale(columns.std(axis=0)))
 
         dataset = dataset.samples
         return cls(
-            q_mean=jnp.asarray(dataset.q.mean(axis=0)),
+            q_mean=on_device(dataset.q.mean(axis=0)),
             q_std=spread(dataset.q),
             qd_std=spread(dataset.qd),
             qdd_std=spread(dataset.qdd),
-            tau_mean=jnp.asarray(dataset.tau.mean(axis=0)),
+            tau_mean=on_device(dataset.tau.mean(axis=0)),
             tau_std=spread(dataset.tau),
         )
 

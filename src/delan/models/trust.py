@@ -7,11 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from scipy.spatial.distance import cdist
 
 from ..errors import ModelError
 from ..joints import Joints
 from .dynamics import Vector, one_sample
 from .friction import Memory, Numbers
+
+# States whose distances are computed together, a few MB of them.
+AT_ONCE = 1000
 
 
 class Domain(eqx.Module):
@@ -53,10 +57,18 @@ def distances(
     """Return `Domain.distance` of many states (q, q̇), in NumPy."""
     known = np.asarray(domain.states)
     spread = np.asarray(domain.spread)
+    endless = np.flatnonzero(domain.joints.continuous)
+    others = np.setdiff1d(np.arange(len(spread)), endless)
     nearest = []
-    for state in states:
-        nearest.append(apart(domain.joints, state, known, spread).min())
-    return np.array(nearest) / float(domain.radius)
+    for first in range(0, len(states), AT_ONCE):
+        part = states[first : first + AT_ONCE]
+        square = cdist(part[:, others] / spread[others], known[:, others] / spread[others]) ** 2
+        for joint in endless:
+            turn = np.subtract.outer(part[:, joint], known[:, joint])
+            turn = np.remainder(turn + np.pi, 2 * np.pi) - np.pi
+            square += (turn / spread[joint]) ** 2
+        nearest.append(np.sqrt(square.min(axis=1)))
+    return np.concatenate(nearest) / float(domain.radius)
 
 
 def apart(
