@@ -25,9 +25,9 @@ from delan.online.channels import (
     Latest,
     RowLayout,
     Stream,
-    remove_owned,
     sweep,
 )
+from delan.online.process import undo_all
 
 SPAWN = multiprocessing.get_context("spawn")
 SEGMENTS = Path("/dev/shm")
@@ -435,7 +435,7 @@ def test_segments_of_a_tree_that_was_killed_go_with_the_next_start():
 
 def test_before_a_sudden_end_all_segments_of_a_process_go():
     with Stream(4, 3) as stream, Latest(2) as latest:
-        remove_owned()
+        undo_all()
         assert not (SEGMENTS / stream.name).exists()
         assert not (SEGMENTS / latest.name).exists()
 

@@ -694,6 +694,33 @@ def test_a_full_disk_does_not_stop_the_robot(tmp_path, monkeypatch):
     assert "No space left on device" in str(result.stats.recording_problem)
 
 
+def test_a_full_disk_stops_the_robot_if_the_recording_is_required(tmp_path, monkeypatch):
+    heard: list[str] = []
+    path = tmp_path / "a.run"
+    with Recorder(path, CONTENT, period=0.01, warn=heard.append) as recorder:
+
+        def full(*_: Any) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        def wait_for_the_disk(now: LoopProgress) -> None:
+            if now.t > 0.3:
+                monkeypatch.setattr(recorder_module, "_write_all", full)
+            while now.t > 0.5 and recorder.problem is None:
+                time.sleep(0.01)
+
+        settings = LoopSettings(require_recording=True)
+        result = run(recorder=recorder, progress=wait_for_the_disk, settings=settings)
+    assert (result.ended, result.reason) == (
+        "stopped",
+        "the run cannot be recorded, which is required",
+    )
+    assert 0.5 < result.t[-1] < 0.6 + 2 * LoopSettings().stop + 0.01
+    assert np.abs(result.qd[-1]).max() < 0.02
+    assert heard == [recorder.problem]
+    assert len(read_recording_file(path).t) == recorder.written > 0
+    assert recorder.losses["recorded"] == recorder.written
+
+
 @pytest.mark.parametrize("learned", [False, True])
 def test_by_the_wall_clock_it_holds_the_time_and_the_counts_add_up(learned):
     motion = [cut(LETTER, 500), cut(still(1.0, LETTER.q[499].tolist()), 500)]

@@ -28,10 +28,11 @@ if __name__ == "__main__":
 
 BUSY = """
 import sys, hashlib, pathlib, threading, time
-from delan.online.process import Interrupts
+from delan.online.process import Interrupts, undo_at_exit
 
 stop = threading.Event()
-with Interrupts(stop, lambda: pathlib.Path(sys.argv[2]).touch()) as interrupts:
+undo_at_exit("file", pathlib.Path(sys.argv[2]).touch)
+with Interrupts(stop) as interrupts:
     interrupts.at_once = sys.argv[1] == "at once"
     print("busy", flush=True)
     if sys.argv[1] == "obedient":

@@ -27,7 +27,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ..errors import DelanError, SettingsError
-from .process import is_alive, start_time
+from .process import is_alive, keep_at_exit, start_time, undo_at_exit
 
 Row = Float[np.ndarray, " width"]
 Rows = Float[np.ndarray, "time width"]
@@ -52,8 +52,6 @@ SLOTS = 4
 SEGMENTS = Path("/dev/shm")
 NAME = re.compile(r"delan_(?P<pid>\d+)_(?P<started>[0-9a-f]+)_[0-9a-f]{6}")
 
-# Segments that this process created and has not removed yet, by name.
-_owned: dict[str, SharedMemory] = {}
 _swept = threading.Event()
 
 
@@ -120,7 +118,7 @@ class _Channel:
             raise ChannelError(
                 f"cannot create a channel of {size} bytes: {error.strerror}; free some memory"
             ) from None
-        _owned[memory.name] = memory
+        undo_at_exit(memory.name, memory.unlink)
         _lock(memory)
         self._map(memory, capacity, width, owner=True)
         # Touch every page now, so that the first lap of the ring has no page faults.
@@ -198,7 +196,7 @@ class _Channel:
 
     def _unlink(self, memory: SharedMemory) -> None:
         if self._owner:
-            _owned.pop(memory.name, None)
+            keep_at_exit(memory.name)
             with suppress(FileNotFoundError):
                 memory.unlink()
 
@@ -294,13 +292,6 @@ class Latest(_Channel):
                 self._seen = number
                 return row
         return None
-
-
-def remove_owned() -> None:
-    """Unlink every segment of this process before it exits abruptly."""
-    for name in tuple(_owned):
-        with suppress(KeyError, FileNotFoundError):
-            _owned.pop(name).unlink()
 
 
 def sweep() -> int:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from ..errors import SettingsError
 from ..robots import arm_named
 from .broadcast import MODES, Address, Broadcast, Orders, address_folder, announce
-from .process import bind, ended_early
+from .process import ENDING, bind, ended_early
 
 ModelName = Literal["none", "analytic", "identified", "feedforward", "delan", "chain"]
 ReferenceName = Literal["letters", "cosines"]
@@ -125,7 +125,7 @@ def main() -> None:
         for host in parts[1:]:
             host.ask_stop()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in ENDING:
         signal.signal(number, ask_stop)
     try:
         with ended_early(stop_ordered, tidy) as lock:

@@ -7,6 +7,7 @@ bit for bit.
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -23,7 +24,7 @@ from .clocks import Clock, Deadlines, SteppedClock, Tick
 from .controller import Compiled, FeedForward, Gains, TrackingController
 from .guard import Guard, GuardSettings
 from .learner_process import Learner
-from .process import handled, no_garbage_collection, workers_follow
+from .process import END_SECONDS, ENDING, handled, no_garbage_collection, workers_follow
 from .recorder import Recorder
 from .schedule import Schedule, make_schedule
 from .stats import Ending, Event, Log, LoopProgress, LoopResult, LoopStats
@@ -41,6 +42,7 @@ class LoopSettings:
         training: pass samples to the learner and take its models; otherwise the model is frozen.
         progress: time between two calls of the progress callback [s].
         stop: time in which the robot is braked when it has to stop [s]; it is held as long again.
+        require_recording: stop the robot if a row cannot be recorded.
         catches_up: step the robot through periods that passed before the loop could act. True for
             a simulation, False for a real robot, which moves by itself.
         admission: how learned models are judged.
@@ -52,6 +54,7 @@ class LoopSettings:
     training: bool = True
     progress: float = 0.2
     stop: float = 0.3
+    require_recording: bool = False
     catches_up: bool = True
     admission: AdmissionSettings = field(default_factory=AdmissionSettings)
     guard: GuardSettings = field(default_factory=GuardSettings)
@@ -121,11 +124,14 @@ class Observers:
         progress: called now and then from inside the loop; must be short.
         onlooker: sees every period; it may set `stop`.
         stop: ends the run early when set; the robot is braked first.
+        warn: called at once, from another thread, with a sentence on what failed beside the loop,
+            such as the recording.
     """
 
     progress: Callable[[LoopProgress], None] | None = None
     onlooker: Onlooker | None = None
     stop: threading.Event = field(default_factory=threading.Event)
+    warn: Callable[[str], None] | None = None
 
 
 def run_loop(
@@ -139,8 +145,8 @@ def run_loop(
 ) -> LoopResult:
     """Drive the robot along the reference.
 
-    Ctrl-C, SIGTERM and `observers.stop` end the run early: the robot is braked first, and the
-    result is complete up to there.
+    Ctrl-C, SIGTERM, SIGHUP and `observers.stop` end the run early: the robot is braked first, and
+    the result is complete up to there.
 
     Args:
         start: current state of the robot, to continue from there; None resets the robot to the
@@ -296,9 +302,19 @@ class _Run:
         elif self._observers.stop.is_set():
             self._ended = "interrupted"
             self._reason = "stopped from outside"
+        elif self._unrecorded():
+            self._ended = "stopped"
+            self._reason = "the run cannot be recorded, which is required"
         else:
             return
         self._schedule = self._schedule.braked(k, self._braking, self._dt, self._robot.limits)
+
+    def _unrecorded(self) -> bool:
+        """Return whether rows are missing in a recording that is required."""
+        recorder = self._recorder
+        if recorder is None or not self._settings.require_recording:
+            return False
+        return recorder.problem is not None or recorder.dropped > 0
 
     def _torque(self, k: int) -> Vector:
         if self._guard.stopped is not None:
@@ -420,15 +436,23 @@ class _Run:
 
 @contextmanager
 def _interrupts(stop: threading.Event) -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM set `stop` while the main thread runs the loop.
+    """Let Ctrl-C, SIGTERM and SIGHUP set `stop` while the main thread runs the loop.
 
-    A handler that the caller has set for SIGTERM stays.
+    Ctrl-C raises `KeyboardInterrupt` if the loop does not end within `END_SECONDS` of the first.
+    Signals that the caller handles or ignores stay as they are.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    signals = [signal.SIGINT]
-    if not callable(signal.getsignal(signal.SIGTERM)):
-        signals.append(signal.SIGTERM)
-    with handled(signals, lambda *_: stop.set()):
+
+    first: list[float] = []
+
+    def handle(number: int, _: object) -> None:
+        stop.set()
+        first.append(time.monotonic())
+        if number == signal.SIGINT and first[-1] > first[0] + END_SECONDS:
+            raise KeyboardInterrupt
+
+    default = (signal.SIG_DFL, signal.default_int_handler)
+    with handled([number for number in ENDING if signal.getsignal(number) in default], handle):
         yield

@@ -30,6 +30,9 @@ JOIN_SECONDS = 1.0  # how long a process that was terminated may take before it 
 PARENT_PERIOD = 0.5  # time between two checks whether the parent is alive [s]
 PR_SET_PDEATHSIG = 1  # of prctl: the signal that a process gets when its parent ends (Linux)
 
+# What to undo before this process exits abruptly, by a key: segments, addresses, partial files.
+_undoing: dict[object, Callable[[], object]] = {}
+
 
 @dataclass(frozen=True)
 class Granted:
@@ -251,13 +254,30 @@ def _watch_parent(parent: int) -> None:
     os._exit(1)
 
 
+def undo_at_exit(key: object, action: Callable[[], object]) -> None:
+    """Let `undo_all` call an action, as long as `keep_at_exit` is not called with its key."""
+    _undoing[key] = action
+
+
+def keep_at_exit(key: object) -> None:
+    """Forget the action of a key."""
+    _undoing.pop(key, None)
+
+
+def undo_all() -> None:
+    """Undo what would outlive this process, before it exits abruptly."""
+    for key in tuple(_undoing):
+        with suppress(KeyError, OSError):
+            _undoing.pop(key)()
+
+
 class Interrupts:
     """The signals that ask a command to end, heard whatever Python is busy with.
 
     The first signal sets `stop`; the command then brakes the robot and ends by itself. A second
-    signal, or `END_SECONDS` after the first, ends the process at once: children are killed, `tidy`
-    is called, and the exit code is 128 + the number of the signal, as shells report it. While
-    `at_once` is set, the first signal does so: nothing moves yet, and there is nothing to save.
+    signal, or `END_SECONDS` after the first, ends the process at once: children are killed,
+    `undo_all` is called, and the exit code is 128 + the number of the signal, as shells report it.
+    While `at_once` is set, the first signal does so: nothing moves yet, and nothing is to be saved.
 
     No signal raises `KeyboardInterrupt`, which a callback inside a C library could swallow. To be
     used as a context manager in the main thread; elsewhere it hears nothing. Signals that are
@@ -269,11 +289,10 @@ class Interrupts:
         at_once: whether the first signal ends the process.
     """
 
-    def __init__(self, stop: threading.Event, tidy: Callable[[], None] = lambda: None):
+    def __init__(self, stop: threading.Event):
         self.number: int | None = None
         self.stop = stop
         self.at_once = True
-        self._tidy = tidy
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="signals", daemon=True)
         self._terminals: list[int] = []
@@ -357,7 +376,7 @@ class Interrupts:
         try:
             for child in multiprocessing.active_children():
                 child.kill()
-            self._tidy()
+            undo_all()
             os.write(2, f"delan: {message}\n".encode())
         finally:
             os._exit(self.exit_code or 1)

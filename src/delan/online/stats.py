@@ -113,7 +113,7 @@ class LoopStats:
         torque_max: largest absolute torque of each joint [N m or N].
         lateness_us: delay of the periods [µs].
         parts_us: time spent on each of `PARTS` in a period [µs].
-        unrecorded, recording_problem: rows missing in the recording, and why.
+        recorded, unrecorded, recording_problem: rows in the recording, rows missing in it, and why.
     """
 
     periods: int
@@ -127,6 +127,7 @@ class LoopStats:
     torque_max: tuple[float, ...]
     lateness_us: Percentiles
     parts_us: Mapping[str, Percentiles]
+    recorded: int = 0
     unrecorded: int = 0
     recording_problem: str | None = None
 
