@@ -384,7 +384,7 @@ def print_summary(outcome: "OnlineOutcome") -> None:
     if outcome.engine is not None:
         typer.echo(f"Learned torques computed by {outcome.engine}.")
     for event in outcome.train.events:
-        if event.kind in ("learner", "restart"):
+        if event.kind in ("learner", "restart", "stall"):
             typer.echo(f"At {event.t:.1f} s: {event.text}.")
     problems = list(numbers["problems"])
     loss = recording_loss(stats.unrecorded, stats.recording_problem)

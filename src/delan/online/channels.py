@@ -13,6 +13,7 @@ import fcntl
 import os
 import re
 import secrets
+import signal
 import sys
 import threading
 from collections.abc import Mapping
@@ -52,7 +53,7 @@ SLOTS = 4
 SEGMENTS = Path("/dev/shm")
 NAME = re.compile(r"delan_(?P<pid>\d+)_(?P<started>[0-9a-f]+)_[0-9a-f]{6}")
 
-_swept = threading.Event()
+_prepared = threading.Event()  # whether this process has created a segment
 
 
 class ChannelError(DelanError, ValueError):
@@ -106,8 +107,9 @@ class _Channel:
     def _create(self, capacity: int, width: int) -> None:
         """Create the segment; it is removed on `close` or when this process tree has ended."""
         size = _size(capacity, width)
-        if not _swept.is_set():
-            _swept.set()
+        if not _prepared.is_set():
+            _prepared.set()
+            _start_tracker()
             sweep()
         _require_room(size)
         pid = os.getpid()
@@ -292,6 +294,18 @@ class Latest(_Channel):
                 self._seen = number
                 return row
         return None
+
+
+def _start_tracker() -> None:
+    """Start Python's process that removes segments after a crash; it survives a closed terminal.
+
+    It inherits the blocked signals of the thread that starts it.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def sweep() -> int:

@@ -428,8 +428,14 @@ def ended_early(asked: Callable[[], bool], tidy: Callable[[], None]) -> Iterator
 
 @contextmanager
 def handled(numbers: Sequence[signal.Signals], handler: Callable[..., None]) -> Iterator[None]:
-    """Handle signals in the main thread, and restore their earlier handlers at the end."""
-    before = {number: signal.signal(number, handler) for number in numbers}
+    """Handle signals in the main thread, and restore their earlier handlers at the end.
+
+    The end of the terminal stays ignored where it is, as under `nohup`.
+    """
+    before = {}
+    for number in numbers:
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            before[number] = signal.signal(number, handler)
     try:
         yield
     finally:
