@@ -12,7 +12,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def test_no_signal_leaves_anything_behind():
-    assert signals.attack(2, seed=0) == []
+    assert signals.attack(2, seed=3) == []
 
 
 @pytest.mark.slow
