@@ -241,7 +241,10 @@ class ProcessLearner:
         began = time.monotonic()
         while self._patient and not self.ready:
             if not self.alive:
-                raise LearnerError("the learner ended before it was ready; its error is above")
+                raise LearnerError(
+                    "the learner ended before it was ready; its error is above, unless a signal "
+                    "ended it: start the run again"
+                )
             if time.monotonic() - began > START_SECONDS:
                 raise LearnerError(
                     f"the learner was not ready after {START_SECONDS:.0f} s; "
