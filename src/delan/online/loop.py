@@ -56,7 +56,7 @@ class LoopSettings:
     training: bool = True
     progress: float = 0.2
     stop: float = 0.3
-    stall: float = 0.1
+    stall: float = 0.2
     require_recording: bool = False
     catches_up: bool = True
     admission: AdmissionSettings = field(default_factory=AdmissionSettings)
