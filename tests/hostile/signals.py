@@ -29,6 +29,15 @@ END = 5.0  # time to end in after being asked [s]
 READY = 120.0  # time to start in, which is no part of the attack [s]
 LIFE = 3600  # seconds of learning that a run is started with: it ends only if it is asked to
 MOST_DELAY = 3.0  # latest moment of the signal after the one that it is relative to [s]
+# The entry point of `delan`, which ignores no signal, even in the background of a shell.
+COMMAND = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+from delan.cli import run
+run()
+"""
 # A recording whose run is killed before the first chunk has a header and no rows.
 NO_ROWS = "holds no whole chunk"
 TARGETS = (("loop",), ("learner",), ("loop", "learner"), ("loop", "learner", "tracker"))
@@ -119,11 +128,10 @@ class Attacked:
         words = ["online", "two-link", "--seconds", str(LIFE), "-o", str(self._recording.parent)]
         self._printed = (folder / "printed").open("w+")
         self._process = subprocess.Popen(
-            [sys.executable, "-c", "from delan.cli import run; run()", *words],
+            [sys.executable, "-c", COMMAND, *words],
             env={**os.environ, "XDG_RUNTIME_DIR": str(folder)},
             stdout=self._printed,
             stderr=self._printed,
-            preexec_fn=_hear_all,
         )
 
     def suffer(self, case: Case) -> list[str]:
@@ -275,9 +283,3 @@ class Attacked:
         self._process.wait(READY)
         self._printed.close()
         sweep()
-
-
-def _hear_all() -> None:
-    """Ignore no signal, even in the background of a shell."""
-    for number in ASKING:
-        signal.signal(number, signal.SIG_DFL)

@@ -10,11 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from delan.online.process import ENDING, is_alive, start_time
+from delan.online.process import is_alive, start_time
 
 PATIENCE = 60.0  # for what takes long on a busy machine [s]
 
-FAMILY = """
+# Ignore no signal, even if the tests run in the background of a shell.
+HEAR_ALL = """
+import signal
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, signal.SIG_DFL)
+"""
+
+FAMILY = f"""
+{HEAR_ALL}
 import multiprocessing, time
 from delan.online.process import Tie, run_tied
 
@@ -26,7 +34,8 @@ if __name__ == "__main__":
     time.sleep(600)
 """
 
-BUSY = """
+BUSY = f"""
+{HEAR_ALL}
 import sys, hashlib, pathlib, threading, time
 from delan.online.process import Interrupts, undo_at_exit
 
@@ -43,12 +52,6 @@ sys.exit(interrupts.exit_code)
 """
 
 
-def hear_all() -> None:
-    """Ignore no signal, even if the tests run in the background of a shell."""
-    for number in ENDING:
-        signal.signal(number, signal.SIG_DFL)
-
-
 def until(what: Callable[[], object]) -> None:
     end = time.monotonic() + PATIENCE
     while not what():
@@ -60,9 +63,7 @@ def until(what: Callable[[], object]) -> None:
 def test_a_child_ends_with_its_parent_even_if_it_is_stopped(sent, tmp_path):
     script = tmp_path / "family.py"
     script.write_text(FAMILY)
-    parent = subprocess.Popen(
-        [sys.executable, str(script)], stdout=subprocess.PIPE, text=True, preexec_fn=hear_all
-    )
+    parent = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     child = int(parent.stdout.readline())
     # Ctrl-C and a closed terminal are for the parent alone, once the child hears.
@@ -104,7 +105,6 @@ def test_a_signal_ends_a_process_whatever_it_is_busy_with(sent, manner, tmp_path
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=hear_all,
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "busy\n"

@@ -5,11 +5,9 @@ while something is computed, the same code waits for results, so that runs are r
 bit for bit.
 """
 
-import signal
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -24,7 +22,7 @@ from .clocks import Clock, Deadlines, SteppedClock, Tick
 from .controller import Compiled, FeedForward, Gains, TrackingController
 from .guard import Guard, GuardSettings
 from .learner_process import Learner
-from .process import END_SECONDS, ENDING, handled, no_garbage_collection, workers_follow
+from .process import no_garbage_collection, stopped_by_signals, workers_follow
 from .recorder import Recorder
 from .schedule import Schedule, make_schedule
 from .stats import Ending, Event, Log, LoopProgress, LoopResult, LoopStats
@@ -176,7 +174,7 @@ def run_loop(
     quiet = no_garbage_collection()
     if run.patient:
         quiet = nullcontext()
-    with _interrupts(observers.stop), workers_follow(), quiet:
+    with stopped_by_signals(observers.stop), workers_follow(), quiet:
         run.through(clock)
     return run.result()
 
@@ -478,27 +476,3 @@ class _Run:
             reason=self._reason,
             state=self._measured,
         )
-
-
-@contextmanager
-def _interrupts(stop: threading.Event) -> Iterator[None]:
-    """Let Ctrl-C, SIGTERM and SIGHUP set `stop` while the main thread runs the loop.
-
-    Ctrl-C raises `KeyboardInterrupt` if the loop does not end within `END_SECONDS` of the first.
-    Signals that the caller handles or ignores stay as they are.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    first: list[float] = []
-
-    def handle(number: int, _: object) -> None:
-        stop.set()
-        first.append(time.monotonic())
-        if number == signal.SIGINT and first[-1] > first[0] + END_SECONDS:
-            raise KeyboardInterrupt
-
-    default = (signal.SIG_DFL, signal.default_int_handler)
-    with handled([number for number in ENDING if signal.getsignal(number) in default], handle):
-        yield

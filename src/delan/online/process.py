@@ -383,50 +383,6 @@ class Interrupts:
 
 
 @contextmanager
-def ended_early(asked: Callable[[], bool], tidy: Callable[[], None]) -> Iterator[threading.Lock]:
-    """Let a signal of `ENDING` or `asked` end the process with code 0 after `tidy`.
-
-    Imports and compilations in C delay Python's signal handlers for many seconds. As long as the
-    robot has not moved there is nothing to save, so a thread tidies up and ends the process. Both
-    callbacks are called by that thread. Yields a lock; what `tidy` must find complete is created
-    while it is held. To be used in the main thread; earlier handlers are restored at the end.
-    """
-    hearing, speaking = os.pipe()
-    os.set_blocking(speaking, False)
-    over = threading.Event()
-    lock = threading.Lock()
-
-    def watch() -> None:
-        while not over.is_set():
-            heard = select.select([hearing], [], [], POLL_PERIOD)[0]
-            if not over.is_set() and (heard or asked()):
-                with lock:
-                    try:
-                        tidy()
-                    finally:
-                        os._exit(0)
-
-    thread = threading.Thread(target=watch, name="early end", daemon=True)
-    try:
-        # The handler does nothing: the system writes to the pipe, whatever Python is busy with.
-        with handled(ENDING, lambda *_: None):
-            wakeup = signal.set_wakeup_fd(speaking, warn_on_full_buffer=False)
-            thread.start()
-            try:
-                yield lock
-            finally:
-                over.set()
-                thread.join()
-                signal.set_wakeup_fd(wakeup)
-    finally:
-        missed = select.select([hearing], [], [], 0)[0]
-        os.close(hearing)
-        os.close(speaking)
-        if missed:  # a signal came while the thread ended
-            os.kill(os.getpid(), signal.SIGTERM)
-
-
-@contextmanager
 def handled(numbers: Sequence[signal.Signals], handler: Callable[..., None]) -> Iterator[None]:
     """Handle signals in the main thread, and restore their earlier handlers at the end.
 
@@ -441,3 +397,27 @@ def handled(numbers: Sequence[signal.Signals], handler: Callable[..., None]) -> 
     finally:
         for number, earlier in before.items():
             signal.signal(number, signal.SIG_DFL if earlier is None else earlier)
+
+
+@contextmanager
+def stopped_by_signals(stop: threading.Event) -> Iterator[None]:
+    """Let Ctrl-C, SIGTERM and SIGHUP set `stop` while the main thread works.
+
+    Ctrl-C raises `KeyboardInterrupt` if the work does not end within `END_SECONDS` of the first.
+    Signals that the caller handles or ignores stay as they are.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    first: list[float] = []
+
+    def handle(number: int, _: object) -> None:
+        stop.set()
+        first.append(time.monotonic())
+        if number == signal.SIGINT and first[-1] > first[0] + END_SECONDS:
+            raise KeyboardInterrupt
+
+    default = (signal.SIG_DFL, signal.default_int_handler)
+    with handled([number for number in ENDING if signal.getsignal(number) in default], handle):
+        yield
