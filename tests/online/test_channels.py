@@ -27,7 +27,7 @@ from delan.online.channels import (
     Stream,
     sweep,
 )
-from delan.online.process import undo_all
+from delan.online.process import is_alive, undo_all
 
 SPAWN = multiprocessing.get_context("spawn")
 SEGMENTS = Path("/dev/shm")
@@ -431,6 +431,19 @@ def test_segments_of_a_tree_that_was_killed_go_with_the_next_start():
     finally:
         foreign.unlink()
         hidden.unlink(missing_ok=True)
+
+
+def test_a_tracker_that_is_frozen_ends_with_its_process():
+    script = (
+        "import os, signal; from multiprocessing import resource_tracker; "
+        "from delan.online.channels import Latest; c = Latest(3); "
+        "pid = resource_tracker._resource_tracker._pid; os.kill(pid, signal.SIGSTOP); print(pid)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    until(lambda: not is_alive(int(ended.stdout)))
 
 
 def test_before_a_sudden_end_all_segments_of_a_process_go():

@@ -9,6 +9,7 @@ This assumes that aligned 8-byte stores are atomic and become visible in program
 Where a processor reorders them, the checksum rejects the row.
 """
 
+import atexit
 import fcntl
 import os
 import re
@@ -306,6 +307,15 @@ def _start_tracker() -> None:
         resource_tracker.ensure_running()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    atexit.register(_wake_tracker)
+    undo_at_exit("tracker", _wake_tracker)
+
+
+def _wake_tracker() -> None:
+    """Continue that process if it was stopped, so that it ends after this one."""
+    with suppress(OSError, TypeError, AttributeError):
+        # A child of this process: its id cannot be that of another one.
+        os.kill(resource_tracker._resource_tracker._pid, signal.SIGCONT)  # pyright: ignore
 
 
 def sweep() -> int:
