@@ -4,6 +4,7 @@ impossible wishes.
 
 import errno
 import json
+import shutil
 import threading
 from dataclasses import replace
 from functools import partial
@@ -16,11 +17,12 @@ import delan
 from delan.cli.main import app
 from delan.cli.online_command import print_summary
 from delan.errors import SettingsError
+from delan.online import online_run as online_run_module
 from delan.online import recorder as recorder_module
 from delan.online import session as session_module
 from delan.online.loop import Observers
 from delan.online.online_run import OnlineRun, run_online
-from delan.online.recorder import Recorder
+from delan.online.recorder import Recorder, owned_folder
 from tests.support.stand_ins import CHAIN, StandInLearner
 
 PLAIN = OnlineRun(model="none", letters="c", seconds=1.0, clock="stepped")
@@ -124,6 +126,47 @@ def test_what_fails_in_the_last_rows_of_a_recording_is_reported(tmp_path, monkey
     assert "No space left on device" in str(stats.recording_problem)
     print_summary(outcome)
     assert f"({stats.periods} rows are missing)" in capsys.readouterr().err
+
+
+def test_a_second_run_into_a_folder_is_refused_and_changes_nothing(tmp_path):
+    (tmp_path / "model.delan").write_bytes(b"of the first run")
+    words = ("two-link", "--model", "none", "--letters", "c", "-o", f"{tmp_path}")
+    with owned_folder(tmp_path):
+        refused = online(*words)
+    assert refused.exit_code == 1
+    assert "another run is recording here" in " ".join(refused.output.split())
+    assert [path.name for path in tmp_path.iterdir()] == ["model.delan"]
+    assert online(*words).exit_code == 0
+
+
+def test_a_full_disk_is_said_at_once_and_in_the_result(tmp_path, monkeypatch):
+    def full(*_: Any) -> bytes:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(recorder_module, "chunk_of", full)
+    words = ("two-link", "--model", "none", "--letters", "c", "--json", "-o", f"{tmp_path}")
+    shown = online(*words)
+    assert shown.exit_code == 1
+    assert "recording stopped after 0 rows: No space left on device" in shown.stderr
+    loop = json.loads(shown.stdout)["loop"]
+    assert (loop["recorded"], loop["unrecorded"]) == (0, loop["periods"])
+    assert "No space left on device" in loop["recording_problem"]
+
+
+def test_a_folder_that_goes_away_does_not_hide_the_result(tmp_path, monkeypatch):
+    folder = tmp_path / "run"
+    real_run = online_run_module.run_online
+
+    def without_folder(*args: Any, **more: Any) -> Any:
+        outcome = real_run(*args, **more)
+        shutil.rmtree(folder)
+        return outcome
+
+    monkeypatch.setattr(online_run_module, "run_online", without_folder)
+    shown = online("two-link", "--model", "none", "--letters", "c", "-o", f"{folder}")
+    assert shown.exit_code == 1
+    assert "Tracking error, train: MSE" in shown.stdout
+    assert "tracking.png: cannot be written: No such file or directory" in shown.stderr
 
 
 def test_the_recording_is_complete_before_the_learner_ends(tmp_path, monkeypatch):

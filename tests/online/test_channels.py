@@ -3,6 +3,7 @@ nobody hangs.
 """
 
 import errno
+import fcntl
 import multiprocessing
 import os
 import signal
@@ -19,7 +20,14 @@ import pytest
 
 from delan.errors import DelanError, SettingsError
 from delan.online import channels
-from delan.online.channels import ChannelError, Latest, RowLayout, Stream
+from delan.online.channels import (
+    ChannelError,
+    Latest,
+    RowLayout,
+    Stream,
+    sweep,
+)
+from delan.online.process import is_alive, undo_all
 
 SPAWN = multiprocessing.get_context("spawn")
 SEGMENTS = Path("/dev/shm")
@@ -376,6 +384,73 @@ def test_segments_go_with_an_owner_that_is_killed():
     owner.kill()
     owner.communicate()
     until(lambda: not (SEGMENTS / name).exists())
+
+
+ORPHANED = """
+import os, signal, time
+from multiprocessing import resource_tracker
+from delan.online.channels import Latest
+
+channels = [Latest(3), Latest(4)]
+print(*[channel.name for channel in channels], flush=True)
+os.kill(resource_tracker._resource_tracker._pid, signal.SIGKILL)
+time.sleep(600)
+"""
+
+
+def test_segments_of_a_tree_that_was_killed_go_with_the_next_start():
+    """Only those: other names, living processes and held locks are left alone."""
+    owner = subprocess.Popen(
+        [sys.executable, "-c", ORPHANED],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert owner.stdout is not None
+    names = owner.stdout.readline().split()
+    foreign = SEGMENTS / f"delan_of_mine_{os.getpid()}"
+    foreign.write_bytes(b"")
+    # A process in another container: its id means nothing here, but its lock is held.
+    hidden = SEGMENTS / f"delan_{owner.pid}_1_abcdef"
+    try:
+        with Latest(2) as living, hidden.open("wb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            sweep()
+            assert all((SEGMENTS / name).exists() for name in names)
+            owner.kill()
+            owner.communicate()
+            assert all((SEGMENTS / name).exists() for name in names)
+            again = [sys.executable, "-c", "from delan.online.channels import Latest; Latest(3)"]
+            subprocess.run(again, check=True)
+            assert not any((SEGMENTS / name).exists() for name in names)
+            assert (SEGMENTS / living.name).exists()
+            assert foreign.exists()
+            assert hidden.exists()
+        sweep()
+        assert not hidden.exists()
+    finally:
+        foreign.unlink()
+        hidden.unlink(missing_ok=True)
+
+
+def test_a_tracker_that_is_frozen_ends_with_its_process():
+    script = (
+        "import os, signal; from multiprocessing import resource_tracker; "
+        "from delan.online.channels import Latest; c = Latest(3); "
+        "pid = resource_tracker._resource_tracker._pid; os.kill(pid, signal.SIGSTOP); print(pid)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    until(lambda: not is_alive(int(ended.stdout)))
+
+
+def test_before_a_sudden_end_all_segments_of_a_process_go():
+    with Stream(4, 3) as stream, Latest(2) as latest:
+        undo_all()
+        assert not (SEGMENTS / stream.name).exists()
+        assert not (SEGMENTS / latest.name).exists()
 
 
 def test_a_layout_unpacks_by_name():

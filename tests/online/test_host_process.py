@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 
 from delan.online.broadcast import MODES, Audience, read_address
-from delan.online.host_process import LiveSettings
-from delan.online.process import ended_early
+from delan.online.host_process import LiveSettings, ended_early
 from delan.view.run_process import send_settings, start_run, wait_for_address
 
 PATIENCE = 120.0
@@ -28,7 +27,7 @@ pytestmark = pytest.mark.skipif(
 
 DEAF = """
 import hashlib, pathlib, sys
-from delan.online.process import ended_early
+from delan.online.host_process import ended_early
 
 with ended_early(lambda: False, lambda: pathlib.Path(sys.argv[1]).touch()):
     print("deaf", flush=True)

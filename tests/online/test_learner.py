@@ -2,8 +2,10 @@
 survive.
 """
 
+import errno
 import os
 import signal
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -38,6 +40,7 @@ from delan.online.learner_process import (
     SteppedLearner,
     Task,
 )
+from delan.online.process import is_alive
 
 DT = 0.002
 SMALL = LearnerSettings(rows=64, first=30, window=20)
@@ -238,6 +241,30 @@ def test_a_learner_in_a_process_learns_dies_and_comes_back():
     assert not learner.alive
 
 
+def test_a_learner_that_is_frozen_does_not_hold_up_the_end():
+    learner = ProcessLearner(Task(PENDULUM, DT, SMALL, seed=0), patient=False)
+    learner.start()
+    assert learner.pid is not None
+    os.kill(learner.pid, signal.SIGSTOP)
+    ending = threading.Thread(target=learner.close, daemon=True)
+    ending.start()
+    ending.join(60.0)
+    assert not ending.is_alive()
+    assert not is_alive(learner.pid)
+
+
+def test_a_process_that_cannot_be_started_is_said(monkeypatch):
+    learner = ProcessLearner(Task(PENDULUM, DT, SMALL, seed=0))
+
+    def refuse() -> None:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(learner, "_spawn", refuse)
+    with pytest.raises(LearnerError, match="Resource temporarily unavailable"):
+        learner.start()
+    learner.close()
+
+
 def test_without_rows_nothing_is_remembered():
     learner = OnlineLearner(PENDULUM, DT, SMALL)
     learner.absorb(np.zeros((0, 4)))
@@ -276,7 +303,7 @@ class StandInProcess:
     def is_alive(self) -> bool:
         return self.living
 
-    def join(self) -> None:
+    def join(self, seconds: float | None = None) -> None:
         """It ends at once."""
 
     def kill(self) -> None:

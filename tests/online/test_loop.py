@@ -283,6 +283,91 @@ def test_a_robot_that_moves_by_itself_may_miss_the_first_periods_and_the_last():
     np.testing.assert_array_equal(result.q[:4], np.tile(LETTER.q[0], (4, 1)))
 
 
+LONG = [letter_motion(letter, dt=DT) for letter in "eczs"]
+
+
+def held_gently(result: LoopResult, first: int, now: int) -> None:
+    """Assert that a stall of periods [first, now) was followed by a hold and a smooth return."""
+    labels = np.array(result.labels)[result.piece]
+    stall = labels == "stall"
+    hold = round(LoopSettings().stop / DT)
+    assert np.flatnonzero(stall)[0] == first
+    assert stall[first : now + hold].all()
+    assert not stall[-100:].any()
+    # Held where it was found: no torque near the limit, no jump.
+    after = result.tau[now - 1 : now + hold] / LIMITS.torque
+    assert np.abs(after[1:]).max() < 0.6
+    assert np.abs(np.diff(after, axis=0)).max() <= GuardSettings().hold_rate * DT + 1e-9
+    # Back on the motion: targets are smooth, and it is followed as before.
+    q_des = result.q_des[now + 2 :]
+    np.testing.assert_allclose(
+        np.gradient(q_des, DT, axis=0)[5:-5], result.qd_des[now + 2 :][5:-5], atol=0.05
+    )
+    assert np.abs(result.q_des - result.q)[-100:].max() < 0.05
+    # The rows of a piece are consecutive, as a log requires.
+    changes = np.flatnonzero(np.diff(result.piece))
+    assert len(changes) + 1 == len(np.unique(result.piece))
+    assert (result.stats.stalls, [event.kind for event in result.events]) == (1, ["stall"])
+    assert "stood still for" in result.events[0].text
+
+
+def test_after_a_stall_the_robot_is_held_before_it_follows_again(tmp_path):
+    path, robot = tmp_path / "a.run", Witness(MujocoRobot.of(TWO_LINK))
+    with Recorder(path, CONTENT) as recorder:
+        clock = StallingClock({1.0: 3.0})
+        result = run(reference=LONG, robot=robot, clock=clock, recorder=recorder)
+    assert result.ended == "finished"
+    held_gently(result, 500, 2001)
+    np.testing.assert_array_equal(read_recording_file(path).trajectory, result.piece)
+    starts = [segment.start for segment in result.segments]
+    assert starts == sorted(starts)
+
+
+def test_a_robot_that_moves_by_itself_is_held_where_it_is_found_after_a_stall(tmp_path):
+    clock = StallingClock({1.0: 3.0})
+
+    class Real(Witness):
+        """It moves on under the last torque, or a damping one after a while, seen or not."""
+
+        moved = 0
+        last = np.zeros(2)
+
+        def step(self, tau: np.ndarray) -> JointState:
+            gone = round(clock.now() / DT) - self.moved
+            assert isinstance(self.robot, MujocoRobot)
+            for k in range(gone):
+                speed = self.robot.state().qd
+                self.robot.step(self.last if k < 20 else -0.5 * speed)
+            self.moved += gone + 1
+            self.last = tau.copy()
+            return super().step(tau)
+
+    robot = Real(MujocoRobot.of(TWO_LINK))
+    settings = LoopSettings(catches_up=False)
+    with Recorder(tmp_path / "a.run", CONTENT) as recorder:
+        rig = Rig(robot, LOW_GAINS["two_link"], Direct(TWO_LINK_BODY), recorder=recorder)
+        result = run_loop(rig, LONG, clock, settings=settings)
+    assert (result.ended, result.stats.guard["state"]) == ("finished", 0)
+    held_gently(result, 500, 2002)
+    recorded = read_recording_file(tmp_path / "a.run")
+    assert len(recorded.t) == result.stats.periods - 1500
+
+
+def test_a_stop_during_a_stall_still_brakes():
+    stop = threading.Event()
+
+    class Asked(StallingClock):
+        def sleep_until(self, t: float) -> None:
+            super().sleep_until(t)
+            if self.now() > 3.0:
+                stop.set()
+
+    result = run(reference=LONG, clock=Asked({1.0: 3.0}), stop=stop)
+    assert result.ended == "interrupted"
+    assert 4.0 < result.t[-1] < 4.0 + 2 * LoopSettings().stop + 0.02
+    assert np.abs(result.tau[2001:] / LIMITS.torque).max() < 0.6
+
+
 def test_a_stall_that_outlasts_the_reference_ends_the_run():
     result = run(reference=cut(LETTER, 100), clock=StallingClock({0.1: 10.0}))
     assert (result.ended, result.stats.periods, result.stats.missed) == ("finished", 100, 50)
@@ -692,6 +777,33 @@ def test_a_full_disk_does_not_stop_the_robot(tmp_path, monkeypatch):
     assert result.ended == "finished"
     assert result.stats.unrecorded == len(LETTER.t)
     assert "No space left on device" in str(result.stats.recording_problem)
+
+
+def test_a_full_disk_stops_the_robot_if_the_recording_is_required(tmp_path, monkeypatch):
+    heard: list[str] = []
+    path = tmp_path / "a.run"
+    with Recorder(path, CONTENT, period=0.01, warn=heard.append) as recorder:
+
+        def full(*_: Any) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        def wait_for_the_disk(now: LoopProgress) -> None:
+            if now.t > 0.3:
+                monkeypatch.setattr(recorder_module, "_write_all", full)
+            while now.t > 0.5 and recorder.problem is None:
+                time.sleep(0.01)
+
+        settings = LoopSettings(require_recording=True)
+        result = run(recorder=recorder, progress=wait_for_the_disk, settings=settings)
+    assert (result.ended, result.reason) == (
+        "stopped",
+        "the run cannot be recorded, which is required",
+    )
+    assert 0.5 < result.t[-1] < 0.6 + 2 * LoopSettings().stop + 0.01
+    assert np.abs(result.qd[-1]).max() < 0.02
+    assert heard == [recorder.problem]
+    assert len(read_recording_file(path).t) == recorder.written > 0
+    assert recorder.losses["recorded"] == recorder.written
 
 
 @pytest.mark.parametrize("learned", [False, True])

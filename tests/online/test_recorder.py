@@ -11,6 +11,7 @@ import signal
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from delan.logs.formats import is_log
 from delan.logs.recording_file import chunk_of, header_line, read_recording_file, read_rows
 from delan.online import recorder as recorder_module
 from delan.online.channels import RowLayout
-from delan.online.recorder import Recorder, RecordingFormat
+from delan.online.recorder import Recorder, RecordingFormat, owned_folder
 
 SPAWN = multiprocessing.get_context("spawn")
 JOINTS = Joints(("lift", "turn"), ("prismatic", "continuous"))
@@ -105,6 +106,13 @@ def test_rows_are_on_disk_while_the_loop_runs(tmp_path):
             assert time.monotonic() < end
             time.sleep(0.001)
         np.testing.assert_array_equal(table(tmp_path / "a.run"), rows_of(range(10)))
+
+
+def wait_until(what: Callable[[], object]) -> None:
+    end = time.monotonic() + 60
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.001)
 
 
 def record_for_ever(path: str) -> None:
@@ -290,6 +298,56 @@ def test_what_cannot_be_recorded_is_refused_before_the_loop(tmp_path):
         recorder.append([1.0])
 
 
+def test_a_recording_belongs_to_one_recorder(tmp_path):
+    path = tmp_path / "a.run"
+    with Recorder(path, CONTENT, period=0.01) as first:
+        for k in range(10):
+            first.append(row(k))
+        with pytest.raises(DataError, match=r"a\.run: another run is recording here"):
+            Recorder(path, CONTENT, overwrite=True)
+        first.append(row(10))
+    np.testing.assert_array_equal(table(path), rows_of(range(11)))
+    with Recorder(path, CONTENT, overwrite=True) as second:
+        second.append(row(3))
+    np.testing.assert_array_equal(table(path), rows_of([3]))
+
+
+def test_a_folder_belongs_to_one_run(tmp_path):
+    with (
+        owned_folder(tmp_path),
+        pytest.raises(DataError, match="another run is recording here; wait until"),
+        owned_folder(tmp_path),
+    ):
+        raise AssertionError
+    with owned_folder(tmp_path):
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_a_recording_without_rows_leaves_no_file(tmp_path):
+    Recorder(tmp_path / "a.run", CONTENT).close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_recording_that_is_deleted_is_noticed_and_said_at_once(tmp_path):
+    path = tmp_path / "folder" / "a.run"
+    path.parent.mkdir()
+    heard: list[str] = []
+    with Recorder(path, CONTENT, period=0.005, warn=heard.append) as recorder:
+        recorder.append(row(0))
+        wait_until(lambda: recorder.written)
+        path.unlink()
+        path.parent.rmdir()
+        given = 1
+        while not heard:
+            recorder.append(row(given))
+            given += 1
+            assert given < 60_000
+            time.sleep(0.001)
+        assert heard == [recorder.problem]
+    assert "nothing is kept: the file or its folder was deleted" in heard[0]
+    assert (recorder.written, recorder.dropped) == (0, given)
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no disk that is always full")
 def test_a_disk_that_is_full_from_the_start_is_said():
     with pytest.raises(DataError, match="/dev/full: cannot be written: No space left on device"):
@@ -299,11 +357,12 @@ def test_a_disk_that_is_full_from_the_start_is_said():
 def record_to_the_brim(path: str, pipe: Any) -> None:
     """Record to a disk on which a file finds room for 4000 bytes."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (4000, resource.RLIM_INFINITY))
-    with Recorder(path, CONTENT, period=0.005) as recorder:
+    heard: list[str] = []
+    with Recorder(path, CONTENT, period=0.005, warn=heard.append) as recorder:
         for k in range(500):
             recorder.append(row(k))
             time.sleep(1e-4)
-    pipe.send((recorder.written, recorder.dropped, recorder.problem))
+    pipe.send((recorder.written, recorder.dropped, recorder.problem, heard))
 
 
 def test_a_disk_that_fills_up_stops_the_recording_and_not_the_loop(tmp_path):
@@ -311,14 +370,18 @@ def test_a_disk_that_fills_up_stops_the_recording_and_not_the_loop(tmp_path):
     here, there = SPAWN.Pipe()
     process = SPAWN.Process(target=record_to_the_brim, args=(str(path), there))
     process.start()
-    written, dropped, problem = here.recv()
+    written, dropped, problem, heard = here.recv()
     process.join()
     assert process.exitcode == 0
     assert written + dropped == 500
     assert dropped > 0
     assert f"stopped after {written} rows: File too large" in problem
+    assert f"{0.002 * written:.1f} s are kept" in problem
+    assert heard == [problem]
+    assert path.exists() == (written > 0)
     if written:
         np.testing.assert_array_equal(table(path), rows_of(range(written)))
+        assert read_rows(path).problem is None
 
 
 def test_a_disk_that_does_not_answer_holds_up_nobody(tmp_path, monkeypatch):

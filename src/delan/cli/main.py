@@ -13,6 +13,7 @@ from . import (  # noqa: F401
     online_command,
     references_command,
     reproduce_command,
+    run,
     view_command,
 )
 from .app import app
@@ -20,4 +21,4 @@ from .app import app
 __all__ = ["app"]
 
 if __name__ == "__main__":
-    app()
+    run()

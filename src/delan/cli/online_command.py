@@ -5,8 +5,9 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,7 +17,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from ..errors import SettingsError
+from ..errors import DelanError, SettingsError
 from .app import (
     JsonOption,
     SeedOption,
@@ -34,9 +35,12 @@ from .app import (
 if TYPE_CHECKING:
     from ..online.broadcast import Onlooker
     from ..online.online_run import OnlineRun
+    from ..online.process import Interrupts
     from ..online.session import OnlineOutcome
     from ..online.stats import LoopProgress
 
+# Exit code of a run that was stopped on its page; for one ended by a signal see `Interrupts`.
+INTERRUPTED = 130
 RECORDING = "recording.run"
 TRACKING = "tracking.png"
 LETTERS = "letters.png"
@@ -100,11 +104,17 @@ class OnlineRequest:
         "Default: online, or online-2, … if it exists.",
         show_default=False,
     )
+    require_recording: bool = option(
+        False,
+        "--require-recording",
+        help="Stop the robot if the run cannot be recorded, as on a full disk.",
+    )
     as_json: JsonOption = False
 
     @property
     def settings(self) -> "OnlineRun":
         """The settings of the run."""
+        from ..online.loop import LoopSettings
         from ..online.online_run import OnlineRun
 
         friction = read_friction(self.friction)
@@ -132,6 +142,7 @@ class OnlineRequest:
             clock=self.clock,
             seed=self.seed,
             payload=_payload(self.payload),
+            loop=LoopSettings(require_recording=self.require_recording),
         )
 
 
@@ -158,30 +169,84 @@ def _payload(text: str) -> tuple[float, float] | None:
 @takes("request", OnlineRequest)
 def online(*, request: OnlineRequest) -> None:
     """Control a simulated robot while it learns its own dynamics from random weights."""
+    from ..online.process import Interrupts
+
+    # From here on no signal raises anything: it sets the event, or ends the process.
+    with Interrupts(threading.Event()) as interrupts:
+        code = _run(request, interrupts)
+    # The robot has rested since a signal that came last.
+    code = interrupts.exit_code or code
+    if code:
+        raise typer.Exit(code)
+
+
+def _run(request: OnlineRequest, interrupts: "Interrupts") -> int:
+    """Run the robot, write the files and print the results; return the exit code."""
     from ..online.loop import Observers
     from ..online.online_run import run_online
+    from ..online.recorder import owned_folder
 
     settings = request.settings
     folder = request.out or _unused(Path("online"))
     recording = folder / RECORDING
-    require_writable(recording, make_folder=True)
-    # Files of an earlier run must not be mistaken for those of this one.
-    for name in (TRACKING, LETTERS, MODEL):
-        (folder / name).unlink(missing_ok=True)
-    stop = threading.Event()
-    with _live_table(settings) as show, _announced(settings, stop) as onlooker:
-        observers = Observers(progress=show, onlooker=onlooker, stop=stop)
-        outcome = run_online(settings, record=recording, observers=observers)
-    files = list(map(str, [recording, *_write_files(settings, outcome, folder)]))
-    if request.as_json:
-        typer.echo(json.dumps({**outcome.as_dict(), "seed": settings.seed, "files": files}))
-    else:
-        print_summary(outcome)
-        typer.echo("Written: " + ", ".join(files))
+    with _undone_at_exit(folder):
+        require_writable(recording, make_folder=True)
+        with owned_folder(folder):
+            # Files of an earlier run must not be mistaken for those of this one.
+            for name in (TRACKING, LETTERS, MODEL):
+                (folder / name).unlink(missing_ok=True)
+            stop = interrupts.stop
+            with _live_table(settings) as show, _announced(settings, stop) as onlooker:
+
+                def progress(now: "LoopProgress") -> None:
+                    # The robot moves: from now on a signal brakes it first.
+                    interrupts.at_once = False
+                    show(now)
+
+                observers = Observers(progress=progress, onlooker=onlooker, stop=stop, warn=say)
+                outcome = run_online(settings, record=recording, observers=observers)
+            paths, problems = _write_files(settings, outcome, folder)
+    _print_outcome(request, outcome, paths, problems)
     for result in outcome.results:
         if result.ended != "finished":
             say(f"ended early: {result.reason}")
-            raise typer.Exit(130)
+            return INTERRUPTED if result.ended == "interrupted" else 1
+    return 1 if problems or outcome.stats.unrecorded else 0
+
+
+def _print_outcome(
+    request: OnlineRequest, outcome: "OnlineOutcome", paths: list[Path], problems: list[str]
+) -> None:
+    files = list(map(str, paths))
+    if request.as_json:
+        numbers = outcome.as_dict()
+        numbers["problems"] += problems
+        typer.echo(json.dumps({**numbers, "seed": request.seed, "files": files}))
+    else:
+        print_summary(outcome)
+        for problem in problems:
+            say(problem)
+        typer.echo("Written: " + ", ".join(files))
+
+
+@contextmanager
+def _undone_at_exit(folder: Path) -> Iterator[None]:
+    """Leave no partial file, and no new folder without files, if the process exits abruptly."""
+    from ..online.process import keep_at_exit, undo_at_exit
+
+    new = not folder.exists()
+
+    def undo() -> None:
+        for path in folder.glob(".*.part"):
+            path.unlink(missing_ok=True)
+        if new:
+            folder.rmdir()  # raises if there are files
+
+    undo_at_exit(folder, undo)
+    try:
+        yield
+    finally:
+        keep_at_exit(folder)
 
 
 def _unused(folder: Path) -> Path:
@@ -194,10 +259,10 @@ def _unused(folder: Path) -> Path:
 
 
 @contextmanager
-def _live_table(settings: "OnlineRun") -> Iterator[Callable[["LoopProgress"], None] | None]:
+def _live_table(settings: "OnlineRun") -> Iterator[Callable[["LoopProgress"], None]]:
     """Show a table of the progress on stderr, if that is a terminal."""
     if not sys.stderr.isatty():
-        yield None
+        yield lambda now: None
         return
     title = f"{settings.robot}, {settings.model}, {settings.clock} clock"
 
@@ -212,7 +277,12 @@ def _live_table(settings: "OnlineRun") -> Iterator[Callable[["LoopProgress"], No
 
     # Drawn in the callback of the loop: a thread would hold the interpreter at any time.
     with Live(table(None), console=Console(stderr=True), auto_refresh=False) as live:
-        yield lambda now: live.update(table(now), refresh=True)
+
+        def show(now: "LoopProgress") -> None:
+            with suppress(OSError):  # the terminal was closed, which must not end the loop
+                live.update(table(now), refresh=True)
+
+        yield show
 
 
 @contextmanager
@@ -221,8 +291,18 @@ def _announced(settings: "OnlineRun", stop: threading.Event) -> Iterator["Onlook
     if settings.clock != "wall":
         yield None
         return
-    from ..online.broadcast import MODES, Address, Broadcast, Orders, address_folder, announce
+    from ..online.broadcast import (
+        MODES,
+        Address,
+        Broadcast,
+        Orders,
+        address_folder,
+        announce,
+        running,
+    )
+    from ..online.process import keep_at_exit, undo_at_exit
 
+    running()  # removes the addresses of runs that were killed
     dof = settings.arm.joints.dof
     dt = 1 / settings.loop.rate
     broadcast = Broadcast(dof, dt, Orders(mode=MODES.index("run")), stop=stop)
@@ -239,32 +319,43 @@ def _announced(settings: "OnlineRun", stop: threading.Event) -> Iterator["Onlook
         settings={},
     )
     path = address_folder() / f"{os.getpid()}.json"
+    undo_at_exit(path, path.unlink)
     announce(address, path)
     try:
         yield broadcast
     finally:
         path.unlink(missing_ok=True)
+        keep_at_exit(path)
         broadcast.close()
 
 
-def _write_files(settings: "OnlineRun", outcome: "OnlineOutcome", folder: Path) -> list[Path]:
-    """Write pictures and the learned model; return their paths."""
+def _write_files(
+    settings: "OnlineRun", outcome: "OnlineOutcome", folder: Path
+) -> tuple[list[Path], list[str]]:
+    """Write the learned model and pictures; return the paths of all files, and what failed."""
     from ..report.robot_figures import draw_tracking, draw_written
     from ..storage import save
 
-    figures: dict[Path, Any] = {}
-    if len(outcome.train.t) > 1:
-        figures[folder / TRACKING] = draw_tracking(outcome.train, settings.arm.joints)
-        if settings.reference == "letters":
-            figures[folder / LETTERS] = draw_written(list(outcome.results))
-    for path, figure in figures.items():
-        write_picture(figure, path)
-    paths = list(figures)
+    writers: dict[Path, Callable[[Path], Any]] = {}
     if outcome.model is not None:
         provenance = {"seed": settings.seed, "log": RECORDING}
-        save(outcome.model, folder / MODEL, provenance=provenance)
-        paths.append(folder / MODEL)
-    return paths
+        writers[folder / MODEL] = lambda path: save(outcome.model, path, provenance=provenance)
+    if len(outcome.train.t) > 1:
+        figure = draw_tracking(outcome.train, settings.arm.joints)
+        writers[folder / TRACKING] = partial(write_picture, figure)
+        if settings.reference == "letters":
+            figure = draw_written(list(outcome.results))
+            writers[folder / LETTERS] = partial(write_picture, figure)
+    recording = folder / RECORDING
+    paths = [recording] if recording.exists() else []
+    problems = []
+    for path, write in writers.items():
+        try:
+            write(path)
+            paths.append(path)
+        except DelanError as error:
+            problems.append(str(error))
+    return paths, problems
 
 
 def print_summary(outcome: "OnlineOutcome") -> None:
@@ -293,7 +384,7 @@ def print_summary(outcome: "OnlineOutcome") -> None:
     if outcome.engine is not None:
         typer.echo(f"Learned torques computed by {outcome.engine}.")
     for event in outcome.train.events:
-        if event.kind in ("learner", "restart"):
+        if event.kind in ("learner", "restart", "stall"):
             typer.echo(f"At {event.t:.1f} s: {event.text}.")
     problems = list(numbers["problems"])
     loss = recording_loss(stats.unrecorded, stats.recording_problem)

@@ -1,12 +1,11 @@
 """`delan view`: show a run or a recording in the browser, or record a clip of it."""
 
 import os
-import signal
 import sys
 import threading
 import webbrowser
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -243,20 +242,18 @@ def _show_runs(
 
 @contextmanager
 def _set_by_signals(stop: threading.Event) -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM set an event, and acknowledge them on stderr."""
+    """Let Ctrl-C, SIGTERM and SIGHUP set an event, and acknowledge them on stderr."""
+    from ..online.process import ENDING, handled
 
     def handle(*_: Any) -> None:
         if not stop.is_set():
             # Not print: it is not reentrant, and the signal may interrupt one.
-            os.write(2, b"\nStopping\n")
+            with suppress(OSError):  # the terminal was closed
+                os.write(2, b"\nStopping\n")
         stop.set()
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with handled(ENDING, handle):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 def _exit_while_compiling() -> None:

@@ -19,6 +19,7 @@ from jaxtyping import Float
 
 from ..errors import DelanError
 from .channels import ChannelError, Latest, RowLayout, Stream
+from .process import is_alive
 from .stats import row_layout
 
 RING_SECONDS = 60.0  # how much of the past a watcher that joins late can still see [s]
@@ -109,20 +110,6 @@ def running() -> list[Address]:
             path.unlink(missing_ok=True)
     addresses.sort(key=lambda found: found[0])
     return [address for _, address in addresses]
-
-
-def is_alive(pid: int) -> bool:
-    """Return whether a process is running; a zombie is not."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return True
 
 
 class Orders(NamedTuple):

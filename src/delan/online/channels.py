@@ -9,8 +9,12 @@ This assumes that aligned 8-byte stores are atomic and become visible in program
 Where a processor reorders them, the checksum rejects the row.
 """
 
+import atexit
+import fcntl
 import os
+import re
 import secrets
+import signal
 import sys
 import threading
 from collections.abc import Mapping
@@ -18,12 +22,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.shared_memory import SharedMemory
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from ..errors import DelanError, SettingsError
+from .process import is_alive, keep_at_exit, start_time, undo_at_exit
 
 Row = Float[np.ndarray, " width"]
 Rows = Float[np.ndarray, "time width"]
@@ -41,6 +47,14 @@ HEADER_WORDS = 24
 
 # Slots of a `Latest`: a reader only has to retry if three rows are published while it copies one.
 SLOTS = 4
+
+# Where Linux lists shared memory, and how the segments of this package are named: by the process
+# that created them, its start time, and a random part. A name has at most 30 characters, as macOS
+# demands.
+SEGMENTS = Path("/dev/shm")
+NAME = re.compile(r"delan_(?P<pid>\d+)_(?P<started>[0-9a-f]+)_[0-9a-f]{6}")
+
+_prepared = threading.Event()  # whether this process has created a segment
 
 
 class ChannelError(DelanError, ValueError):
@@ -94,13 +108,21 @@ class _Channel:
     def _create(self, capacity: int, width: int) -> None:
         """Create the segment; it is removed on `close` or when this process tree has ended."""
         size = _size(capacity, width)
+        if not _prepared.is_set():
+            _prepared.set()
+            _start_tracker()
+            sweep()
         _require_room(size)
+        pid = os.getpid()
+        name = f"delan_{pid}_{start_time(pid):x}_{secrets.token_hex(3)}"
         try:
-            memory = SharedMemory(f"delan_{secrets.token_hex(6)}", create=True, size=size)
+            memory = SharedMemory(name, create=True, size=size)
         except OSError as error:
             raise ChannelError(
                 f"cannot create a channel of {size} bytes: {error.strerror}; free some memory"
             ) from None
+        undo_at_exit(memory.name, memory.unlink)
+        _lock(memory)
         self._map(memory, capacity, width, owner=True)
         # Touch every page now, so that the first lap of the ring has no page faults.
         for words in (self._stamps, self._sums, self._data):
@@ -177,6 +199,7 @@ class _Channel:
 
     def _unlink(self, memory: SharedMemory) -> None:
         if self._owner:
+            keep_at_exit(memory.name)
             with suppress(FileNotFoundError):
                 memory.unlink()
 
@@ -272,6 +295,68 @@ class Latest(_Channel):
                 self._seen = number
                 return row
         return None
+
+
+def _start_tracker() -> None:
+    """Start Python's process that removes segments after a crash; it survives a closed terminal.
+
+    It inherits the blocked signals of the thread that starts it.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    atexit.register(_wake_tracker)
+    undo_at_exit("tracker", _wake_tracker)
+
+
+def _wake_tracker() -> None:
+    """Continue that process if it was stopped, so that it ends after this one."""
+    with suppress(OSError, TypeError, AttributeError):
+        # A child of this process: its id cannot be that of another one.
+        os.kill(resource_tracker._resource_tracker._pid, signal.SIGCONT)  # pyright: ignore
+
+
+def sweep() -> int:
+    """Remove the segments that dead processes of this user left; return their number.
+
+    A process whose tree was killed as a whole cannot remove its own. A segment is removed if its
+    process is gone, by id and start time, and nobody holds its lock: a process in another container
+    cannot be seen, but its lock can.
+    """
+    removed = 0
+    with suppress(OSError):  # no such folder: shared memory is not listed on this system
+        for path in SEGMENTS.iterdir():
+            owner = NAME.fullmatch(path.name)
+            if owner is None or is_alive(int(owner["pid"]), int(owner["started"], 16)):
+                continue
+            removed += _remove_unlocked(path)
+    return removed
+
+
+def _remove_unlocked(path: Path) -> bool:
+    """Remove a segment of this user unless its lock is held; return whether it was removed."""
+    try:
+        if path.lstat().st_uid != os.getuid():
+            return False
+        file = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink()
+    except OSError:
+        return False
+    finally:
+        os.close(file)
+    return True
+
+
+def _lock(memory: SharedMemory) -> None:
+    """Lock a segment as long as this process lives or has it open; see `sweep`."""
+    with suppress(OSError, AttributeError):  # macOS does not lock shared memory
+        fcntl.flock(memory._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # pyright: ignore
 
 
 def _size(capacity: int, width: int) -> int:

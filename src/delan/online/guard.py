@@ -34,6 +34,7 @@ class GuardSettings:
 
     Attributes:
         torque_rate: largest change of a torque, in torque limits per second [1/s].
+        hold_rate: the same while the robot is held after a stall [1/s].
         margin: distance from a position limit that counts as near, as a fraction of the range.
         horizon: a joint that would come near within this time at its speed is near, too [s].
         feed_forward: largest feed-forward torque, in torque limits.
@@ -42,6 +43,7 @@ class GuardSettings:
     """
 
     torque_rate: float = 50.0
+    hold_rate: float = 5.0
     margin: float = 0.01
     horizon: float = 0.03
     feed_forward: float = 1.0
@@ -49,7 +51,7 @@ class GuardSettings:
     patience: int = 10
 
     def __post_init__(self) -> None:
-        for name in ("torque_rate", "feed_forward", "slack", "patience"):
+        for name in ("torque_rate", "hold_rate", "feed_forward", "slack", "patience"):
             value = getattr(self, name)
             if not 0 < value < float("inf"):
                 raise SettingsError(f"{name} must be positive and finite, got {value}")
@@ -65,6 +67,7 @@ class Guard:
     Attributes:
         counts: interventions by cause, in periods.
         stopped: why the robot has to be stopped; None otherwise.
+        holding: whether torques change as slowly as after a stall.
     """
 
     def __init__(self, limits: JointLimits, dt: float, settings: GuardSettings | None = None):
@@ -78,17 +81,21 @@ class Guard:
         self._lower = limits.lower + margin
         self._upper = limits.upper - margin
         self._change = settings.torque_rate * limits.torque * dt
+        self._hold_change = settings.hold_rate * limits.torque * dt
         self._last = np.zeros_like(limits.torque)
         self._good: JointState | None = None
         self._bad = 0
+        self._unseen = 0  # periods in which the robot moved unseen since the last plausible state
+        self.holding = False
         self.counts: dict[str, int] = dict.fromkeys(CAUSES, 0)
         self.stopped: str | None = None
 
     def state(self, measured: JointState) -> JointState:
         """Return the measured state or, if it is implausible, the last plausible one."""
-        if self._plausible(measured):
+        if self.plausible(measured):
             self._good = measured
             self._bad = 0
+            self._unseen = 0
             return measured
         self._bad += 1
         self.counts["state"] += 1
@@ -102,6 +109,10 @@ class Guard:
             q = np.clip(rest, self._limits.lower, self._limits.upper)
             return JointState(measured.t, q, rest)
         return self._good
+
+    def pass_unseen(self, periods: int) -> None:
+        """Allow for the way that the robot made in periods in which it was not measured."""
+        self._unseen += periods
 
     @property
     def believed(self) -> bool:
@@ -138,17 +149,19 @@ class Guard:
         inside = np.clip(tau, -self._limits.torque, self._limits.torque)
         if (inside != tau).any():
             self.counts["torque_limit"] += 1
-        gentle = np.clip(inside, self._last - self._change, self._last + self._change)
+        change = self._hold_change if self.holding else self._change
+        gentle = np.clip(inside, self._last - change, self._last + change)
         if (gentle != inside).any():
             self.counts["torque_rate"] += 1
         self._last = gentle
         return gentle
 
-    def _plausible(self, measured: JointState) -> bool:
+    def plausible(self, measured: JointState) -> bool:
+        """Return whether the robot can be in a state, given the last plausible one."""
         if not (np.isfinite(measured.q).all() and np.isfinite(measured.qd).all()):
             return False
         slow = np.abs(measured.qd) <= self._speed
         if self._good is None:
             return bool(slow.all())
-        near = np.abs(measured.q - self._good.q) <= (self._bad + 1) * self._step
+        near = np.abs(measured.q - self._good.q) <= (self._unseen + self._bad + 1) * self._step
         return bool((near & slow).all())

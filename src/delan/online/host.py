@@ -121,7 +121,7 @@ class Host:
         while MODES[self._broadcast.orders().mode] == "wait" and not self._over():
             self._broadcast.stand("ready", self._broadcast.latest)
             threading.Event().wait(0.02)
-        self._session.begin()
+        self._session.begin(_say)
         while MODES[self._broadcast.orders().mode] != "stop" and not self._over():
             self._turn()
 
@@ -254,4 +254,8 @@ class Host:
             return
         loss = recording_loss(recorder.dropped, recorder.problem)
         if loss is not None:
-            print(f"delan: {loss}", file=sys.stderr, flush=True)
+            _say(loss)
+
+
+def _say(message: str) -> None:
+    print(f"delan: {message}", file=sys.stderr, flush=True)

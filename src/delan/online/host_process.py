@@ -6,9 +6,12 @@ run has announced itself, so that the page does not wait for them.
 
 import json
 import os
+import select
 import signal
 import sys
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +19,7 @@ from typing import Any, Literal
 from ..errors import SettingsError
 from ..robots import arm_named
 from .broadcast import MODES, Address, Broadcast, Orders, address_folder, announce
-from .process import bind, ended_early
+from .process import ENDING, POLL_PERIOD, bind, handled
 
 ModelName = Literal["none", "analytic", "identified", "feedforward", "delan", "chain"]
 ReferenceName = Literal["letters", "cosines"]
@@ -103,6 +106,50 @@ def begin(settings: LiveSettings) -> tuple[Broadcast, Address]:
     return broadcast, address
 
 
+@contextmanager
+def ended_early(asked: Callable[[], bool], tidy: Callable[[], None]) -> Iterator[threading.Lock]:
+    """Let a signal of `ENDING` or `asked` end the process with code 0 after `tidy`.
+
+    Imports and compilations in C delay Python's signal handlers for many seconds. As long as the
+    robot has not moved there is nothing to save, so a thread tidies up and ends the process. Both
+    callbacks are called by that thread. Yields a lock; what `tidy` must find complete is created
+    while it is held. To be used in the main thread; earlier handlers are restored at the end.
+    """
+    hearing, speaking = os.pipe()
+    os.set_blocking(speaking, False)
+    over = threading.Event()
+    lock = threading.Lock()
+
+    def watch() -> None:
+        while not over.is_set():
+            heard = select.select([hearing], [], [], POLL_PERIOD)[0]
+            if not over.is_set() and (heard or asked()):
+                with lock:
+                    try:
+                        tidy()
+                    finally:
+                        os._exit(0)
+
+    thread = threading.Thread(target=watch, name="early end", daemon=True)
+    try:
+        # The handler does nothing: the system writes to the pipe, whatever Python is busy with.
+        with handled(ENDING, lambda *_: None):
+            wakeup = signal.set_wakeup_fd(speaking, warn_on_full_buffer=False)
+            thread.start()
+            try:
+                yield lock
+            finally:
+                over.set()
+                thread.join()
+                signal.set_wakeup_fd(wakeup)
+    finally:
+        missed = select.select([hearing], [], [], 0)[0]
+        os.close(hearing)
+        os.close(speaking)
+        if missed:  # a signal came while the thread ended
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
 def main() -> None:
     """Run with the settings on stdin, and announce the address while it lasts."""
     text = sys.stdin.read()
@@ -125,7 +172,7 @@ def main() -> None:
         for host in parts[1:]:
             host.ask_stop()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in ENDING:
         signal.signal(number, ask_stop)
     try:
         with ended_early(stop_ordered, tidy) as lock:

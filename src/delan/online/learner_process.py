@@ -7,7 +7,6 @@ run the same `OnlineLearner`.
 
 import multiprocessing
 import os
-import signal
 import sys
 import threading
 import time
@@ -23,7 +22,7 @@ from ..errors import DelanError
 from ..models.model import Blueprint
 from .channels import Latest, Stream
 from .learner import LearnerSettings, OnlineLearner, sampler_for
-from .process import leave_core
+from .process import JOIN_SECONDS, Tie, end_process, leave_core, run_tied
 
 Vector = Float[np.ndarray, " dof"]
 Numbers = Float[np.ndarray, " numbers"]
@@ -188,7 +187,10 @@ class ProcessLearner:
         self._channels = (self._rows, self._weights, self._notes, self._lives)
         self._life = 0
         self._process: Any = None
-        self._starting: threading.Thread | None = None
+        self._failure: Exception | None = None  # why the process could not be started
+        self._started = threading.Event()  # clear while a process is being started
+        self._started.set()
+        self._ended = threading.Event()  # lets the threads go that started processes
         self._changes: list[tuple[float, str]] = []
         self._closing = False
 
@@ -229,11 +231,20 @@ class ProcessLearner:
 
     def start(self) -> None:
         if self._process is None:
-            self._spawn()
+            self._begin()
+            self._started.wait(START_SECONDS)
+        if self._failure is not None:
+            raise LearnerError(
+                f"the process of the learner could not be started ({self._failure}); "
+                "end other processes"
+            )
         began = time.monotonic()
         while self._patient and not self.ready:
             if not self.alive:
-                raise LearnerError("the learner ended before it was ready; its error is above")
+                raise LearnerError(
+                    "the learner ended before it was ready; its error is above, unless a signal "
+                    "ended it: start the run again"
+                )
             if time.monotonic() - began > START_SECONDS:
                 raise LearnerError(
                     f"the learner was not ready after {START_SECONDS:.0f} s; "
@@ -257,21 +268,19 @@ class ProcessLearner:
 
     def watch(self) -> None:
         self.refresh()
-        busy = self._starting is not None and self._starting.is_alive()
+        busy = not self._started.is_set()
         if self.alive or busy or self._closing or self._process is None:
             return
         self.restarts += 1
-        self._process.join()  # it is dead: this only removes the zombie
-        self._starting = threading.Thread(target=self._spawn, daemon=True)
-        self._starting.start()
+        self._process.join(JOIN_SECONDS)  # it is dead: this only removes the zombie
+        self._begin()
 
     def close(self) -> None:
         self._closing = True
-        if self._starting is not None:
-            self._starting.join()
+        self._started.wait(JOIN_SECONDS)
         if self._process is not None:
-            self._process.terminate()
-            self._process.join()
+            end_process(self._process)
+        self._ended.set()
         for channel in self._channels:
             channel.close()
 
@@ -283,12 +292,34 @@ class ProcessLearner:
         for channel in self._channels:
             channel.remove()
 
+    def _begin(self) -> None:
+        """Start a process without waiting for it.
+
+        The thread that starts it lives until `close`: the kernel would kill the process with it.
+        """
+        self._started.clear()
+        threading.Thread(target=self._keep, name="learner", daemon=True).start()
+
+    def _keep(self) -> None:
+        try:
+            self._failure = None
+            self._spawn()
+        except Exception as error:
+            self._failure = error
+        finally:
+            self._started.set()
+        if self._closing and self._process is not None:
+            end_process(self._process)
+        self._ended.wait()
+
     def _spawn(self) -> None:
         names = tuple(channel.name for channel in self._channels)
         context = multiprocessing.get_context("spawn")
         place = _Place(names, self._loop_core, os.getpid(), self.restarts > 0, self._patient)
-        self._process = context.Process(target=_learn, args=(self._task, place), daemon=True)
-        self._process.start()
+        args = (Tie(), _learn, self._task, place)
+        process = context.Process(target=run_tied, args=args, daemon=True)
+        process.start()
+        self._process = process
 
 
 class _Place(NamedTuple):
@@ -311,8 +342,6 @@ class _Place(NamedTuple):
 
 def _learn(task: Task, place: _Place) -> None:
     """Run the process until its parent ends or terminates it."""
-    # Ctrl-C is for the loop, which brakes the robot first.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     if not place.patient and sys.platform != "win32":
         os.nice(2)
     if place.loop_core is not None:

@@ -5,10 +5,9 @@ while something is computed, the same code waits for results, so that runs are r
 bit for bit.
 """
 
-import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -23,7 +22,7 @@ from .clocks import Clock, Deadlines, SteppedClock, Tick
 from .controller import Compiled, FeedForward, Gains, TrackingController
 from .guard import Guard, GuardSettings
 from .learner_process import Learner
-from .process import handled, no_garbage_collection, workers_follow
+from .process import no_garbage_collection, stopped_by_signals, workers_follow
 from .recorder import Recorder
 from .schedule import Schedule, make_schedule
 from .stats import Ending, Event, Log, LoopProgress, LoopResult, LoopStats
@@ -41,6 +40,9 @@ class LoopSettings:
         training: pass samples to the learner and take its models; otherwise the model is frozen.
         progress: time between two calls of the progress callback [s].
         stop: time in which the robot is braked when it has to stop [s]; it is held as long again.
+        stall: if the loop stands still for this time [s], the robot is held, for `stop` [s], before
+            it returns to the motion.
+        require_recording: stop the robot if a row cannot be recorded.
         catches_up: step the robot through periods that passed before the loop could act. True for
             a simulation, False for a real robot, which moves by itself.
         admission: how learned models are judged.
@@ -52,12 +54,14 @@ class LoopSettings:
     training: bool = True
     progress: float = 0.2
     stop: float = 0.3
+    stall: float = 0.2
+    require_recording: bool = False
     catches_up: bool = True
     admission: AdmissionSettings = field(default_factory=AdmissionSettings)
     guard: GuardSettings = field(default_factory=GuardSettings)
 
     def __post_init__(self) -> None:
-        for name in ("rate", "feed_forward_rate", "progress", "stop"):
+        for name in ("rate", "feed_forward_rate", "progress", "stop", "stall"):
             value = getattr(self, name)
             if not 0 < value < float("inf"):
                 raise SettingsError(f"{name} must be positive and finite, got {value}")
@@ -121,11 +125,14 @@ class Observers:
         progress: called now and then from inside the loop; must be short.
         onlooker: sees every period; it may set `stop`.
         stop: ends the run early when set; the robot is braked first.
+        warn: called at once, from another thread, with a sentence on what failed beside the loop,
+            such as the recording.
     """
 
     progress: Callable[[LoopProgress], None] | None = None
     onlooker: Onlooker | None = None
     stop: threading.Event = field(default_factory=threading.Event)
+    warn: Callable[[str], None] | None = None
 
 
 def run_loop(
@@ -139,8 +146,8 @@ def run_loop(
 ) -> LoopResult:
     """Drive the robot along the reference.
 
-    Ctrl-C, SIGTERM and `observers.stop` end the run early: the robot is braked first, and the
-    result is complete up to there.
+    Ctrl-C, SIGTERM, SIGHUP and `observers.stop` end the run early: the robot is braked first, and
+    the result is complete up to there.
 
     Args:
         start: current state of the robot, to continue from there; None resets the robot to the
@@ -167,7 +174,7 @@ def run_loop(
     quiet = no_garbage_collection()
     if run.patient:
         quiet = nullcontext()
-    with _interrupts(observers.stop), workers_follow(), quiet:
+    with stopped_by_signals(observers.stop), workers_follow(), quiet:
         run.through(clock)
     return run.result()
 
@@ -204,6 +211,9 @@ class _Run:
         self._tau = np.zeros(robot.joints.dof)
         self._start = start.t
         self._braking = max(1, round(settings.stop / robot.dt))
+        self._stall = max(1, round(settings.stall / robot.dt))
+        self._held = 0  # the period until which the robot is held after a stall
+        self._events: list[Event] = []
         self._log = Log(robot.joints.dof, schedule.end + 2 * self._braking)
         self._done = 0
         self._swaps = 0
@@ -221,7 +231,10 @@ class _Run:
             with np.errstate(over="ignore", invalid="ignore"):
                 while self._done < self._schedule.end:
                     tick = deadlines.wait()
+                    if tick.number - self._done >= self._stall:
+                        tick = self._resume(tick, deadlines)
                     self._pass(min(tick.number, self._schedule.end))
+                    self._guard.holding = self._done < self._held
                     if self._done < self._schedule.end:
                         self._period(tick)
         except BaseException:
@@ -230,13 +243,46 @@ class _Run:
                 self._robot.step(np.zeros(len(self._tau)))
             raise
 
-    def _pass(self, period: int) -> None:
-        """Account for the periods before the given one, in which the loop did not act."""
-        while self._settings.catches_up and self._done < period:
-            # A simulation moves on with the last torque, as a robot would have.
+    def _resume(self, tick: Tick, deadlines: Deadlines) -> Tick:
+        """Hold the robot after a stall, before it returns to the motion; return the next tick."""
+        first = self._done
+        reference = self._schedule
+        self._schedule = reference.stalled(first)
+        # Catching up takes time, too.
+        while self._done < reference.end and tick.number > self._done + 1:
+            self._pass(min(tick.number, reference.end))
+            tick = deadlines.wait()
+        if not self._settings.catches_up and self._done < reference.end:
+            # The last state is of before the stall; a step shows where the robot is now.
+            self._guard.holding = True
             self._log.mark()
             self._sense()
-            self._apply(self._tau)
+            self._apply(self._guard.let_out(np.zeros(len(self._tau))))
+            self._done += 1
+        seconds = (self._done - first) * self._dt
+        text = f"the loop stood still for {seconds:.2f} s; the robot was held before it went on"
+        self._events.append(Event(self._time(first), "stall", text))
+        if self._done < reference.end:
+            plausible = self._guard.plausible(self._measured)
+            state = self._measured if plausible else self._state
+            self._held = self._done + self._braking
+            self._schedule = reference.rejoined(
+                self._done, state.q, self._braking, self._schedule, self._robot.limits, self._dt
+            )
+        return tick
+
+    def _pass(self, period: int) -> None:
+        """Account for the periods before the given one, in which the loop did not act."""
+        first = self._done
+        while self._settings.catches_up and self._done < period:
+            # A simulation moves on with the last torque, as a robot would have, and in a stall
+            # with a braking one: the watchdog of its drives.
+            self._log.mark()
+            self._sense()
+            tau = self._tau
+            if self._done - first >= self._stall:
+                tau = self._guard.damped(self._state, self._controller.gains.damping)
+            self._apply(tau)
             self._done += 1
         if self._done < period:
             # A robot has moved by itself, unseen: the last row is repeated in the log, and neither
@@ -244,6 +290,7 @@ class _Run:
             seen = max(self._done - 1, 0)
             for k in range(self._done, period):
                 self._write_row(k, seen)
+            self._guard.pass_unseen(period - self._done)
             self._done = period
             self._stale = True
 
@@ -276,8 +323,10 @@ class _Run:
         """Take the state at the end of the last period, if it is plausible."""
         before = self._state
         plausible_before = self._plausible
-        self._state = self._guard.state(self._measured)
-        self._plausible = self._guard.believed and not self._stale
+        self._plausible = False
+        if not self._stale:
+            self._state = self._guard.state(self._measured)
+            self._plausible = self._guard.believed
         self._stale = False
         if self._intake is not None and self._done:
             window = self._intake.admission.window
@@ -296,9 +345,19 @@ class _Run:
         elif self._observers.stop.is_set():
             self._ended = "interrupted"
             self._reason = "stopped from outside"
+        elif self._unrecorded():
+            self._ended = "stopped"
+            self._reason = "the run cannot be recorded, which is required"
         else:
             return
         self._schedule = self._schedule.braked(k, self._braking, self._dt, self._robot.limits)
+
+    def _unrecorded(self) -> bool:
+        """Return whether rows are missing in a recording that is required."""
+        recorder = self._recorder
+        if recorder is None or not self._settings.require_recording:
+            return False
+        return recorder.problem is not None or recorder.dropped > 0
 
     def _torque(self, k: int) -> Vector:
         if self._guard.stopped is not None:
@@ -333,7 +392,7 @@ class _Run:
             self._tau,
             self._schedule.rows[at],
             self._controller.feed_forward,
-            (self._schedule.piece[at], self._swaps),
+            (self._schedule.piece[k - self._schedule.first], self._swaps),
         ]
         np.concatenate(parts, out=self._log.rows[k])
 
@@ -385,10 +444,11 @@ class _Run:
         """Return the result of the run so far."""
         intake = self._intake
         log = self._log
-        events: tuple[Event, ...] = ()
+        events = tuple(self._events)
         stats = LoopStats(
             periods=self._done,
             missed=self._done - log.ticks,
+            stalls=len(self._events),
             late_feedforward=self._controller.late,
             guard=self._guard.counts,
             torque_max=log.torque_max(self._done),
@@ -398,7 +458,7 @@ class _Run:
         if self._recorder is not None:
             stats = replace(stats, **self._recorder.losses)
         if intake is not None:
-            events = intake.all_events()
+            events = tuple(sorted((*events, *intake.all_events()), key=lambda event: event.t))
             stats = replace(
                 stats,
                 lost_samples=intake.lost,
@@ -416,19 +476,3 @@ class _Run:
             reason=self._reason,
             state=self._measured,
         )
-
-
-@contextmanager
-def _interrupts(stop: threading.Event) -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM set `stop` while the main thread runs the loop.
-
-    A handler that the caller has set for SIGTERM stays.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    signals = [signal.SIGINT]
-    if not callable(signal.getsignal(signal.SIGTERM)):
-        signals.append(signal.SIGTERM)
-    with handled(signals, lambda *_: stop.set()):
-        yield

@@ -1,7 +1,7 @@
 """The targets of every control period: reference motions and the moves between them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -74,6 +74,62 @@ class Schedule:
             first=period,
         )
 
+    def stalled(self, first: int) -> "Schedule":
+        """Return the schedule with all periods from `first` on marked as a stall."""
+        piece = self.piece.copy()
+        piece[first - self.first :] = len(self.labels)
+        return replace(
+            self, piece=piece, labels=(*self.labels, "stall"), scored=(*self.scored, False)
+        )
+
+    def rejoined(
+        self, period: int, q: Vector, hold: int, marked: "Schedule", limits: JointLimits, dt: float
+    ) -> "Schedule":
+        """Return the `marked` schedule with a hold from `period` on and a way back to this one.
+
+        The robot rests at q for `hold` periods. Then its target goes over into the reference, which
+        has moved on meanwhile: q + s (r − q), where s rises from 0 to 1 with minimum jerk, so that
+        position, speed and acceleration are continuous. If too little of the reference is left for
+        that, the robot rests until the end.
+        """
+        dof = len(q)
+        at = period - self.first
+        here = np.clip(q, limits.lower, limits.upper)
+        rest = np.concatenate([here, np.zeros(2 * dof)])
+        rows = self.rows.copy()
+        rows[at:] = rest
+        cut = self.cut.copy()
+        cut[at:] = False
+        begin = at + hold
+        steps = _move_steps(here, self.rows[begin:, :dof], limits, dt)
+        end = begin + steps
+        if end >= len(rows):
+            return replace(marked, rows=rows, cut=cut)
+        rise, rate, rate_rate = minimum_jerk((np.arange(steps) / steps)[:, None])
+        rate = rate / (steps * dt)
+        rate_rate = rate_rate / (steps * dt) ** 2
+        r, rd, rdd = np.split(self.rows[begin:end], 3, axis=1)
+        qd = rate * (r - here) + rise * rd
+        qdd = rate_rate * (r - here) + 2 * rate * rd + rise * rdd
+        targets = safe_targets(here + rise * (r - here), qd, qdd, limits)
+        rows[begin:end] = targets.rows
+        cut[begin:end] = targets.cut
+        rows[end:] = self.rows[end:]
+        cut[end:] = self.cut[end:]
+        # What is left of the motion is another piece of the same name: the rows of a piece are
+        # consecutive in a recording.
+        again = int(self.piece[end])
+        piece = marked.piece.copy()
+        piece[end:] = np.where(self.piece[end:] == again, len(marked.labels), self.piece[end:])
+        return replace(
+            marked,
+            rows=rows,
+            cut=cut,
+            piece=piece,
+            labels=(*marked.labels, self.labels[again]),
+            scored=(*marked.scored, self.scored[again]),
+        )
+
 
 class SafeTargets(NamedTuple):
     """Targets (q, q̇, q̈) inside the position limits, and the rows that were clipped."""
@@ -141,6 +197,18 @@ def _move(begin: Vector, end: Vector, limits: JointLimits, dt: float) -> SafeTar
     duration = steps * dt
     rows = [begin + rise * way, rate * way / duration, rate_rate * way / duration**2]
     return SafeTargets(np.hstack(rows), np.zeros(steps - 1, dtype=bool))
+
+
+def _move_steps(begin: Vector, targets: Rows, limits: JointLimits, dt: float) -> int:
+    """Return the number of periods of a move to the first targets that they leave time for."""
+    steps = 0
+    needed = 1
+    while steps < needed <= len(targets):
+        steps = needed
+        way = np.abs(targets[:steps] - begin).max(axis=0)
+        slowest = float(np.max(15 / 8 * way / (MOVE_SPEED * limits.velocity)))
+        needed = int(np.ceil(max(MIN_MOVE_SECONDS, slowest) / dt))
+    return needed
 
 
 def _require_feasible(motion: Trajectory, dt: float, limits: JointLimits) -> None:

@@ -4,7 +4,7 @@ A session owns the controller, the models that can drive the robot, their learne
 recording. `run` uses it for one model; the host of a page uses it for several.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import cycle
@@ -130,8 +130,11 @@ class Session:
         self.rigs[name] = rig
         return rig
 
-    def begin(self) -> None:
-        """Ask for real-time priority, open the recording, and keep the cores awake."""
+    def begin(self, warn: Callable[[str], None] | None = None) -> None:
+        """Ask for real-time priority, open the recording, and keep the cores awake.
+
+        `warn` gets what ends the recording early, at once and from another thread.
+        """
         settings = self.settings
         # The thread of the recorder inherits the core of the loop, so priority comes first.
         if settings.clock == "wall":
@@ -140,7 +143,7 @@ class Session:
             joints = self.robot.joints
             layout = row_layout(joints.dof)
             content = RecordingFormat(joints, layout, self.robot.dt, settings.provenance)
-            self.recorder = Recorder(settings.record, content, overwrite=True)
+            self.recorder = Recorder(settings.record, content, overwrite=True, warn=warn)
         if self.granted is not None:
             asleep = self._awake.enter_context(kept_awake())
             self.granted = replace(self.granted, problems=(*self.granted.problems, *asleep))
@@ -279,7 +282,7 @@ def run(
     tests = {}
     with closing(Session(robot, gains, settings)) as session:
         rig = session.add("model", make_feed_forward(model, robot.joints, settings))
-        session.begin()
+        session.begin(observers.warn)
         train = session.drive(rig, training, training=True, observers=observers)
         for name, references in (test or {}).items():
             if observers.stop.is_set() or train.ended != "finished":

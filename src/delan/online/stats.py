@@ -43,7 +43,7 @@ class Percentiles(NamedTuple):
 
 
 class Event(NamedTuple):
-    """A `swap`, `refusal` or `restart`, or what the `learner` reports, at a loop time t [s]."""
+    """A `swap`, `refusal`, `restart` or `stall`, or what the `learner` reports, at a time t [s]."""
 
     t: float
     kind: str
@@ -104,6 +104,7 @@ class LoopStats:
 
     Attributes:
         periods, missed: control periods, and those that began too late to act in.
+        stalls: how often the loop stood still for long; the robot was held after each.
         late_feedforward: updates of τ_ff that were not computed in time.
         lost_samples: rows that the learner never read.
         restarts: how often the learner died and was restarted.
@@ -113,12 +114,13 @@ class LoopStats:
         torque_max: largest absolute torque of each joint [N m or N].
         lateness_us: delay of the periods [µs].
         parts_us: time spent on each of `PARTS` in a period [µs].
-        unrecorded, recording_problem: rows missing in the recording, and why.
+        recorded, unrecorded, recording_problem: rows in the recording, rows missing in it, and why.
     """
 
     periods: int
     missed: int
     late_feedforward: int
+    stalls: int = 0
     lost_samples: int = 0
     restarts: int = 0
     swaps: int = 0
@@ -127,6 +129,7 @@ class LoopStats:
     torque_max: tuple[float, ...]
     lateness_us: Percentiles
     parts_us: Mapping[str, Percentiles]
+    recorded: int = 0
     unrecorded: int = 0
     recording_problem: str | None = None
 
@@ -210,7 +213,8 @@ class LoopResult:
                     tracking=Tracking.of((self.q_des - self.q)[rows]),
                 )
             )
-        return tuple(segments)
+        # The rest of a motion after a stall is a piece with a later number.
+        return tuple(sorted(segments, key=lambda segment: segment.start))
 
     @property
     def first_model_seconds(self) -> float | None:

@@ -7,14 +7,17 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from ..online.broadcast import Address, WatchError, address_folder, read_address
 
 # A run announces itself after about a second on an idle machine; a minute allows for a busy one.
 START_SECONDS = 60.0
-# Stopping the robot takes 0.15 s; closing the recording and the learners takes the rest.
-END_SECONDS = 10.0
+# Stopping the robot takes 0.15 s; closing the recording and the learners takes the rest. All runs
+# of a page end in the same time.
+END_SECONDS = 4.0
+KILL_SECONDS = 1.0  # how long the system may take to end a killed process [s]
 
 
 def start_run() -> subprocess.Popen:
@@ -61,9 +64,11 @@ def end_runs(runs: Sequence[subprocess.Popen]) -> None:
     for run in runs:
         if run.poll() is None:
             run.send_signal(signal.SIGTERM)
+    end = time.monotonic() + END_SECONDS
     for run in runs:
         try:
-            run.wait(END_SECONDS)
+            run.wait(max(0.0, end - time.monotonic()))
         except subprocess.TimeoutExpired:
             run.kill()
-            run.wait()
+            with suppress(subprocess.TimeoutExpired):
+                run.wait(KILL_SECONDS)

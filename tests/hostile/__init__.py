@@ -1,0 +1,1 @@
+"""Attacks on the package: generators with a seed and a count, which end by themselves."""
