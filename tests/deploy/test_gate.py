@@ -98,7 +98,7 @@ def test_a_sound_model_passes():
     assert answers(found) == set()
     assert found.passed
     assert found.verdict == f"passed all {len(found.checks)} checks"
-    assert len(found.checks) == 13
+    assert len(found.checks) == 14
 
 
 def changed(column: str, values) -> Model:
@@ -318,7 +318,7 @@ def test_the_command_keeps_a_certificate_that_the_code_carries(files, monkeypatc
     assert payload["trained_on"] == "train.npz"
     assert json.loads((files / "arm.gate.json").read_text())["checksum"] == payload["checksum"]
     ran("export", "arm.delan", "-o", "after")
-    assert "gate: passed all 13 checks (log log.npz" in (files / "after" / "arm.h").read_text()
+    assert "gate: passed all 14 checks (log log.npz" in (files / "after" / "arm.h").read_text()
 
 
 def test_the_log_it_was_trained_on_is_known_again_by_any_name(files, monkeypatch):

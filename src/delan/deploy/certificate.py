@@ -1,9 +1,13 @@
 """The checks of the gate, and the certificate that says which of them a model passed."""
 
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ..storage import SEEN_SHARE
+
+# How a check was answered: by a bound that holds everywhere in the region, by a search for the
+# worst case from random states, or by measurement at the states that the region names.
+Evidence = Literal["proved", "searched", "measured"]
 
 
 class Reason(NamedTuple):
@@ -72,6 +76,10 @@ CHECKS = {
         cure="fit with more trajectories (`delan fit LOG LOG2 …`): the band is made by those that "
         "the fit holds out",
     ),
+    "width of the band": Reason(
+        why="a band as wide as the torque limits holds every torque and says nothing",
+        cure="fit again with motion like this log (`delan fit LOG LOG2 …`)",
+    ),
     "domain": Reason(
         why="results on this log say little about a robot that moves elsewhere",
         cure="fit with motion that goes where this log goes (`delan fit LOG LOG2 …`), and examine "
@@ -83,20 +91,25 @@ CHECKS = {
     ),
     "C code": Reason(
         why="what drives the robot is the code, and not what was examined here",
-        cure="install gcc or clang; if code was made and is off, export it with --double "
-        "--exact-math",
+        cure="install gcc or clang; if code was made and is off, fit again: its numbers are too "
+        "large, too small or too far apart for single precision",
     ),
 }
 
 
 @dataclass(frozen=True)
 class Check:
-    """One question put to a model, named in `CHECKS`: what was asked and what was found."""
+    """One question put to a model, named in `CHECKS`: what was asked and what was found.
+
+    `evidence` says how it was answered, and `region` where the answer holds.
+    """
 
     name: str
     passed: bool
     asked: str
     found: str
+    evidence: Evidence = "measured"
+    region: str = "the log"
 
     @property
     def why(self) -> str:
@@ -120,6 +133,8 @@ class Certificate:
     """All checks of a model, which may drive if every one passed."""
 
     checks: tuple[Check, ...]
+    # Of the random states; the same seed gives the same certificate.
+    seed: int | None = None
 
     @property
     def passed(self) -> bool:
@@ -136,6 +151,7 @@ class Certificate:
         return {
             "passed": self.passed,
             "verdict": self.verdict,
+            "seed": self.seed,
             "checks": [check.as_dict() for check in self.checks],
         }
 
