@@ -197,7 +197,7 @@ def test_without_energies_or_code_a_model_is_refused(monkeypatch):
     settings = LagrangianNetworkSettings(width=8, depth=1, gravity="vector")
     network = LagrangianNetwork(TWO_LINK.joints, settings, key=jax.random.key(0))
     examiner = _Examiner(Model(network), TWO_LINK.limits, motions(20, 21), FEW)
-    energy = examiner.energy()
+    energy = examiner.workspace.energy()
     assert not energy.passed
     assert "potential" in energy.found
     monkeypatch.setattr("delan.deploy.compiler.find_compiler", lambda: None)

@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
+from ..errors import SettingsError
 from ..storage import SEEN_SHARE
 
 # How a check was answered: by a bound that holds everywhere in the region, by a search for the
@@ -95,6 +96,57 @@ CHECKS = {
         "large, too small or too far apart for single precision",
     ),
 }
+
+
+@dataclass(frozen=True)
+class GateSettings:
+    """What is asked of a model.
+
+    Attributes:
+        inertia: the least eigenvalue of H anywhere [kg m² or kg].
+        condition: the most that eigenvalues of H may differ by anywhere, each joint measured by its
+            own usual inertia.
+        torque: the most of its limit that a joint needs to rest anywhere, or to move as in the log.
+        outside: the most of its limit that a joint needs anywhere at the speeds and accelerations
+            of the log.
+        energy: the most that a free motion without friction may gain or lose, as share of its
+            kinetic energy.
+        inverse: the most that an acceleration may change through inverse and forward dynamics, as
+            share of it.
+        error: the largest nMSE of a joint's torque on the log.
+        coverage: by how much less than promised the band may hold of the log's torques, joint by
+            joint.
+        known: the least share of the log's states that is like the training data.
+        span: the least share of its range that each joint moved through in training.
+        compiled: how far the C code in float may be from the model, as share of the largest torque.
+        states, ascents: how many states are drawn, and from how many of the worst of them an ascent
+            begins.
+        seed: of the random states; None draws another one each time, so that no model can be made
+            to pass between them.
+    """
+
+    inertia: float = 1e-6
+    condition: float = 1e6
+    torque: float = 1.0
+    outside: float = 3.0
+    energy: float = 0.01
+    inverse: float = 1e-6
+    error: float = 0.2
+    coverage: float = 0.1
+    known: float = 0.8
+    span: float = 0.02
+    compiled: float = 1e-4
+    states: int = 2000
+    ascents: int = 8
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if name == "seed":
+                if value is not None and value < 0:
+                    raise SettingsError(f"seed must be at least 0, got {value}")
+            elif not 0 < value < float("inf"):
+                raise SettingsError(f"{name} must be positive and finite, got {value}")
 
 
 @dataclass(frozen=True)
