@@ -182,13 +182,9 @@ def broken_code(model: Model, seed: int) -> tuple[str, Model]:
             (factor, chain.shift * unit, chain.gravity * unit),
         )
         return f"unit {unit:g}", Model(moved, friction)
-    radius = float(10 ** rng.uniform(-9, -7))
-    settings = FrictionSettings(("stops",), radii=(radius,))
-    head = Friction(model.joints, settings)
-    head = eqx.tree_at(
-        lambda item: item.weights.value, head, jnp.full_like(head.weights.value, 3.0)
-    )
-    return f"radius {radius:g}", Model(chain, head)
+    # A bump so narrow that its inverse width overflows.
+    speed = jnp.full_like(friction.log_stribeck_speed, -float(rng.uniform(89, 300)))
+    return "bump", Model(chain, _with(friction, lambda item: item.log_stribeck_speed, speed))
 
 
 def absurd_trust(model: Model, seed: int) -> tuple[str, Model]:

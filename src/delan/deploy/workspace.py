@@ -300,6 +300,7 @@ def _climbed(
     masks: Array,
     wanted: Array,
 ) -> Array:
+    lengths = (upper - lower)[None]
     sizes = jnp.linalg.norm(network.trunk.layers[0].weight, axis=1) + 1e-300
 
     def height(q: Array, mask: Array, want: Array) -> Array:
@@ -310,11 +311,11 @@ def _climbed(
         return want @ values - apart
 
     def step(q: Array, size: Array) -> tuple[Array, None]:
-        slope = (upper - lower) * jax.vmap(jax.grad(height))(q, masks, wanted)
+        slope = lengths * jax.vmap(jax.grad(height))(q, masks, wanted)
         length = jnp.linalg.norm(slope, axis=1, keepdims=True)
         direction = jnp.nan_to_num(slope / jnp.maximum(length, 1e-300))
-        moved = q + size * (upper - lower) * direction
-        return jnp.clip(moved, lower, upper), None
+        moved = q + size * lengths * direction
+        return jnp.clip(moved, lower[None], upper[None]), None
 
     sizes_of_steps = jnp.geomspace(0.2, 1e-4, CLIMB)
     return jax.lax.scan(step, begin, sizes_of_steps)[0]
