@@ -103,13 +103,14 @@ def test_a_band_without_an_end_is_refused():
 
 
 def test_no_two_certificates_have_the_same_states_unless_the_seed_is_given():
-    seeds = {examine(known(), TWO_LINK.limits, motions(20, 21), FEW).seed for _ in range(2)}
-    assert len(seeds) == 2
-    again = [
-        examine(known(), TWO_LINK.limits, motions(20, 21), replace(FEW, seed=3)) for _ in range(2)
-    ]
-    assert again[0] == again[1]
-    assert "seed 3" in of(again[0], "forward undoes inverse").region
+    fixed = replace(FEW, seed=3)
+    first, second = (
+        examine(known(), TWO_LINK.limits, motions(20, 21), settings) for settings in (FEW, fixed)
+    )
+    assert first.seed != second.seed == 3
+    assert "seed 3" in of(second, "forward undoes inverse").region
+    again = examiner(known(), fixed).space.states
+    np.testing.assert_array_equal(again, examiner(known(), fixed).space.states)
 
 
 # Further ones, by generators.
@@ -166,9 +167,9 @@ def truth(item, dof: int, seed: int) -> dict[str, float]:
 ASKED = {"torque": GateSettings().outside, "gravity": GateSettings().torque}
 
 
-def require_no_spike_passes(dof: int, seed: int) -> list[bool]:
+def require_no_spike_passes(dof: int, seed: int, narrow: float | None = None) -> list[bool]:
     """Return for each violation whether it was refused; a proof must never be wrong."""
-    item = spiked_network(dof, seed)
+    item = spiked_network(dof, seed, narrow=narrow)
     checks = verdicts(item.network, dof, seed)
     found = []
     for name, value in truth(item, dof, seed).items():
@@ -178,7 +179,7 @@ def require_no_spike_passes(dof: int, seed: int) -> list[bool]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(4))
 def test_no_spike_of_a_network_passes(seed):
     assert all(require_no_spike_passes(2, seed))
 
@@ -186,20 +187,30 @@ def test_no_spike_of_a_network_passes(seed):
 @pytest.mark.slow
 def test_none_of_many_spikes_passes():
     found = []
-    for seed in range(100, 220):
+    for seed in range(100, 180):
         found += require_no_spike_passes(1 + seed % 3, seed)
-    assert len(found) > 100
+    assert len(found) > 80
     assert all(found)
 
 
 @pytest.mark.slow
-def test_search_finds_most_spikes_of_seven_joints():
-    """Seven joints cannot be partitioned: the certificate says `searched`."""
+def test_no_narrow_spike_of_seven_joints_passes():
+    """Seven joints cannot be partitioned: a steep network is refused, others are searched."""
     found = []
     for seed in range(24):
         found += require_no_spike_passes(7, seed)
     assert len(found) >= 20
-    assert np.mean(found) >= 0.8
+    assert all(found)
+
+
+@pytest.mark.slow
+def test_search_finds_wide_spikes_of_seven_joints():
+    """As steep as the gate lets a network of seven joints be: the certificate says `searched`."""
+    found = []
+    for seed in range(24):
+        found += require_no_spike_passes(7, seed, narrow=0.5 + 0.02 * seed)
+    assert len(found) >= 20
+    assert all(found)
 
 
 @pytest.mark.parametrize("seed", range(40, 100))

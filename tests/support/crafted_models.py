@@ -149,8 +149,8 @@ def given_power_of(friction: Friction) -> float:
     return float(np.max(power / np.maximum(size, 1e-300)))
 
 
-def _with(model: Model, where: Callable[[Any], Any], value: Any) -> Model:
-    return eqx.tree_at(where, model, value)
+def _with(part: Any, where: Callable[[Any], Any], value: Any) -> Any:
+    return eqx.tree_at(where, part, value)
 
 
 def broken_code(model: Model, seed: int) -> tuple[str, Model]:

@@ -65,7 +65,8 @@ CHECKS = {
     "torque outside of the data": Reason(
         why="a spike where nothing was measured would be commanded the first time the robot gets "
         "there",
-        cure=_NEARER,
+        cure=f"{_NEARER}; if no bound was shown, fit a chain (`--model chain`) or again: the "
+        "network is steeper than motion is",
     ),
     "error on the log": Reason(
         why="a torque that is mostly error is worse than feedback alone",

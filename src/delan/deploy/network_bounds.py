@@ -298,6 +298,17 @@ def network_bound(network: LagrangianNetwork, middle: Boxes, reach: Boxes) -> Pa
     )
 
 
+def steepest_unit(network: LagrangianNetwork, lower: np.ndarray, upper: np.ndarray) -> float:
+    """Return a bound on how fast the input of any unit changes in a box, per rad or m."""
+    jet = _features(network, ((lower + upper) / 2)[None], ((upper - lower) / 2)[None])
+    steepest = 0.0
+    for layer in network.trunk.layers:
+        jet = jet.mapped(*_numbers(layer))
+        steepest = max(steepest, float(np.linalg.norm(jet.slope.size[0], axis=0).max()))
+        jet = jet.curved(_CURVES[network.settings.activation])
+    return steepest
+
+
 def largest_number(network: LagrangianNetwork, lower: np.ndarray, upper: np.ndarray) -> float:
     """Return a bound on all numbers in the layers and their slopes, anywhere in a box."""
     middle = ((lower + upper) / 2)[None]

@@ -26,7 +26,13 @@ UNLIMITED = {"lower": -np.inf, "upper": np.inf, "velocity": np.inf, "torque": np
 EXAMPLE = "torque = [87, 87, 87, 87, 12, 12, 12]"
 # Steps of each ascent, at most, and of those to positions that a network may hide at.
 ASCENT = 60
-CLIMB = 200
+CLIMB = 300
+# Values of steep units at which ascents look for a spike, and ascents for each of them: around the
+# middle of their curves, and where they are on.
+LEVELS = (0.0, 3.0, 10.0, 100.0)
+CLIMBERS = 4
+# Positions around each that an ascent reached.
+NEIGHBOURS = 8
 
 
 def read_limits(path: Path, joints: Joints) -> JointLimits:
@@ -273,22 +279,28 @@ def tempting_positions(
     first = np.asarray(network.trunk.layers[0].weight)
     width, dof = len(first), len(lower)
     steepest = np.argsort(-np.linalg.norm(first, axis=1))
-    changing = []
-    for count in range(dof, min(width, 6 * dof) + 1, max(1, dof // 2)):
+    masks = []
+    for count in range(dof, min(width, 4 * dof) + 1, max(1, dof // 2)):
         whole = np.zeros(width)
         whole[steepest[:count]] = 1
-        for _ in range(8):
-            part = np.zeros(width)
-            part[rng.choice(steepest[: 2 * count], min(dof, width), replace=False)] = 1
-            changing += [whole, part]
-    silent = [np.zeros(width)] * (2 * width)
-    masks = np.array(changing + silent)
+        part = np.zeros(width)
+        part[rng.choice(steepest[: 2 * count], min(dof, width), replace=False)] = 1
+        masks += [whole, part]
+    # Each of them with units at several places of their curves.
+    changing = np.repeat(np.array(masks), len(LEVELS) * CLIMBERS, axis=0)
+    levels = np.tile(np.array(LEVELS), len(masks) * CLIMBERS)
+    silent = np.zeros((2 * width, width))
+    masks = np.concatenate([changing, silent])
+    levels = np.concatenate([levels, np.zeros(2 * width)])
     wanted = np.zeros((len(masks), width))
     rows = np.arange(2 * width)
     wanted[len(changing) + rows, rows % width] = np.where(rows < width, 1.0, -1.0)
     begin = rng.uniform(lower, upper, (len(masks), dof))
-    numbers = map(jnp.asarray, (begin, lower, upper, masks, wanted))
-    return np.asarray(_climbed(network, *numbers))
+    numbers = map(jnp.asarray, (begin, lower, upper, masks, levels, wanted))
+    tops = np.repeat(np.asarray(_climbed(network, *numbers)), NEIGHBOURS, axis=0)
+    # The slope is zero on the top of a spike, and not beside it.
+    away = 10 ** rng.uniform(-5, -0.5, (len(tops), 1)) * rng.normal(size=tops.shape)
+    return tops + (upper - lower) * away
 
 
 @eqx.filter_jit
@@ -298,24 +310,25 @@ def _climbed(
     lower: Array,
     upper: Array,
     masks: Array,
+    levels: Array,
     wanted: Array,
 ) -> Array:
     lengths = (upper - lower)[None]
     sizes = jnp.linalg.norm(network.trunk.layers[0].weight, axis=1) + 1e-300
 
-    def height(q: Array, mask: Array, want: Array) -> Array:
+    def height(q: Array, mask: Array, level: Array, want: Array) -> Array:
         values = network.trunk.layers[0](network._features(q))
-        apart = jnp.sum(mask * (values / sizes) ** 2)
+        apart = jnp.sum(mask * ((values - level) / sizes) ** 2)
         for layer in network.trunk.layers[1:]:
             values = layer(ACTIVATIONS[network.trunk.activation](values))
         return want @ values - apart
 
     def step(q: Array, size: Array) -> tuple[Array, None]:
-        slope = lengths * jax.vmap(jax.grad(height))(q, masks, wanted)
+        slope = lengths * jax.vmap(jax.grad(height))(q, masks, levels, wanted)
         length = jnp.linalg.norm(slope, axis=1, keepdims=True)
         direction = jnp.nan_to_num(slope / jnp.maximum(length, 1e-300))
         moved = q + size * lengths * direction
         return jnp.clip(moved, lower[None], upper[None]), None
 
-    sizes_of_steps = jnp.geomspace(0.2, 1e-4, CLIMB)
+    sizes_of_steps = jnp.geomspace(0.2, 1e-6, CLIMB)
     return jax.lax.scan(step, begin, sizes_of_steps)[0]

@@ -18,7 +18,7 @@ from ..mechanics.integration import rollout
 from ..models.networks import LagrangianNetwork
 from .bounds import PARTITIONED, Parts, Proof, chain_bound, driving_friction, friction_bound, prove
 from .certificate import Check, Evidence, GateSettings
-from .network_bounds import network_bound
+from .network_bounds import network_bound, steepest_unit
 from .workspace import (
     Workspace,
     Worst,
@@ -40,15 +40,23 @@ FREE_MOTIONS = 8
 TEMPTING = 500
 # How far above the worst that was found a bound should be, as share of it.
 TIGHT = 0.25
+# How fast the input of a unit may change [1/rad or 1/m] in a network that is searched because it
+# has too many joints for a proof. The bound of trained networks is near 20, and a spike that random
+# states miss takes thousands.
+STEEPEST = 300.0
 # A number that rounding may leave of a zero, as share of what it is compared with.
 TINY = 1e-12
 
 
 class _Answer(NamedTuple):
-    """A bound that was proved, or None, and the worst that was found."""
+    """A bound that was proved, or None, and the worst that was found.
+
+    `open` counts the boxes that a proof looked at in vain; 0 if it ended, or cannot be made.
+    """
 
     bound: float | None
     worst: Worst
+    open: int = 0
 
     @property
     def evidence(self) -> Evidence:
@@ -135,7 +143,10 @@ class WorkspaceChecks:
             tighter = self.prove(bound, near)
             if tighter.bound is not None:
                 proof = tighter
-        return _Answer(proof.bound, worst)
+        tried = 0
+        if proof.bound is None and len(proof.open):
+            tried = proof.boxes
+        return _Answer(proof.bound, worst, tried)
 
     def checks(self) -> Iterator[Check]:
         if self.model.promises.mechanics:
@@ -253,9 +264,13 @@ class WorkspaceChecks:
         found = f"{answer.worst.value:.0%} {_place(answer.worst)}"
         if answer.bound is not None:
             found = f"≤ {answer.bound:.0%} everywhere; {found}"
+        elif answer.open:
+            found += f"; not bounded in {answer.open} boxes"
+        elif self.steep:
+            found += f"; {self.steep}"
         return Check(
             "gravity torque",
-            answer.worst.value <= most,
+            answer.worst.value <= most and not answer.open and not self.steep,
             f"at most {most:.0%} of the torque limit in the whole workspace",
             found,
             answer.evidence,
@@ -265,7 +280,9 @@ class WorkspaceChecks:
     def outside(self) -> Check:
         """The worst torque anywhere at the log's speeds and accelerations.
 
-        Friction is always bounded by its weights, so that nothing hides at a speed of its own.
+        Friction is always bounded by its weights, so that nothing hides at a speed of its own. A
+        network of few joints whose bound is left open is refused, and one of many joints that is
+        steep: a spike may be what it hides.
         """
         limit = self.limits.torque
         most = self.settings.outside
@@ -284,14 +301,30 @@ class WorkspaceChecks:
         found = f"{answer.worst.value:.3g} × {_place(answer.worst)}"
         if answer.bound is not None:
             found = f"≤ {answer.bound:.3g} × everywhere; {found}"
+        elif answer.open:
+            found += f"; not bounded in {answer.open} boxes"
+        elif self.steep:
+            found += f"; {self.steep}"
         return Check(
             "torque outside of the data",
-            answer.worst.value <= most,
+            answer.worst.value <= most and not answer.open and not self.steep,
             f"at most {most:g} × the limits anywhere at the log's speeds and accelerations",
             found,
             answer.evidence,
             self._region(answer, self.moving),
         )
+
+    @cached_property
+    def steep(self) -> str | None:
+        """Why a search of a network says nothing; None if it is smooth enough for a search."""
+        network = self.model.mechanics
+        if not isinstance(network, LagrangianNetwork) or self.model.joints.dof <= PARTITIONED:
+            return None
+        with np.errstate(over="ignore", invalid="ignore"):
+            steepest = steepest_unit(network, *self.space.box)
+        if steepest <= STEEPEST:
+            return None
+        return f"units change by up to {steepest:.2g} per rad, so that spikes may hide"
 
     def _region(self, answer: _Answer, region: str) -> str:
         if answer.bound is not None:
