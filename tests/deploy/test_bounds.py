@@ -119,6 +119,8 @@ def test_bounds_of_a_network_hold_in_every_box(activation, gravity):
     torque = np.abs(each(*map(jnp.asarray, (q, signs[0] * speed, signs[1] * push))))
     assert (torque <= limit[:, None] * (1 + 1e-9)).all()
     inertia = jax.vmap(jax.vmap(network.mass_matrix))(jnp.asarray(q))
+    assert bound.middle is not None
+    assert bound.spread is not None
     assert (np.abs(inertia - bound.middle[:, None]) <= bound.spread[:, None] + 1e-9).all()
     # In small boxes the bound is the value.
     tiny = network_bound(network, q[:, 0], np.full((40, 3), 1e-6)).torque(speed, push)
@@ -142,7 +144,7 @@ def test_a_proof_ends_with_a_bound_or_with_the_boxes_that_are_open():
     assert prove(lambda middle, reach: middle[:, 0] * np.nan, 1.0, lower, upper).bound is None
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(20))
 def test_friction_that_gives_power_at_any_speed_is_known_by_its_weights(seed):
     friction = random_friction(Joints.revolute(2), seed)
     reason = driving_friction(friction)

@@ -53,22 +53,21 @@ def examiner(model: Model, settings: GateSettings = FEW) -> _Examiner:
 # The crafted models of the trial, by name.
 
 
-def spiked(network) -> Model:
-    """The network as mechanics of a model, with members as alike as those of an ensemble."""
-    model = Model(network)
-    members = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf * 1.001]), model)
-    return model.with_trust(replace(trust_in(sound()), members=members))
+@pytest.fixture(autouse=True)
+def little_work(monkeypatch, request):
+    """Proofs of calm networks take little work, and those of spikes all of it."""
+    if "slow" not in request.keywords:
+        monkeypatch.setattr("delan.deploy.bounds.WORK", 15_000)
 
 
 def test_a_spike_between_random_states_is_refused():
-    item = spiked_network(2, seed=0, narrow=0.003)
-    found = examine(spiked(item.network), TWO_LINK.limits, motions(20, 21), FEW)
-    assert {"torque outside of the data", "gravity torque"} <= refused(found)
-    calm = examine(spiked(calm_network(2, 0)), TWO_LINK.limits, motions(20, 21), FEW)
-    for name in ("torque outside of the data", "gravity torque", "inertia", "condition number"):
-        assert of(calm, name).passed
-        assert of(calm, name).evidence == "proved"
-        assert "all positions from" in of(calm, name).region
+    spiked = spiked_network(2, seed=0, narrow=0.003).network
+    for network, passes in ((spiked, False), (calm_network(2, 0), True)):
+        questions = examiner(Model(network)).workspace
+        for check in (questions.outside(), questions.gravity()):
+            assert check.passed == passes
+            assert (check.evidence == "proved") == passes
+            assert "all positions from" in check.region
 
 
 def test_friction_that_drives_above_the_speeds_of_the_log_is_refused():
@@ -179,7 +178,7 @@ def require_no_spike_passes(dof: int, seed: int, narrow: float | None = None) ->
     return found
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_no_spike_of_a_network_passes(seed):
     assert all(require_no_spike_passes(2, seed))
 
@@ -213,7 +212,7 @@ def test_search_finds_wide_spikes_of_seven_joints():
     assert all(found)
 
 
-@pytest.mark.parametrize("seed", range(40, 100))
+@pytest.mark.parametrize("seed", range(40, 60))
 def test_no_driving_friction_passes(seed):
     friction = random_friction(Joints.revolute(2), seed)
     questions = WorkspaceChecks(
@@ -223,9 +222,15 @@ def test_no_driving_friction_passes(seed):
         assert not questions.friction().passed
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(60, 260))
+def test_no_other_driving_friction_passes(seed):
+    test_no_driving_friction_passes(seed)
+
+
 def test_no_friction_spike_passes():
     """A bump as narrow as a thousandth of the usual speeds, which no random state meets."""
-    for seed in range(6):
+    for seed in range(3):
         rng = np.random.default_rng(seed)
         narrow = float(10 ** rng.uniform(-9, -4))
         high = 4 * TWO_LINK.limits.torque
@@ -244,7 +249,7 @@ def test_no_heavy_or_stretched_chain_passes():
     chain = from_rigid_body(RigidBody.from_urdf(TWO_LINK.urdf()))
     space = workspace(2, 0)
     violations = 0
-    for seed in range(20):
+    for seed in range(10):
         rng = np.random.default_rng(seed)
         size = 10 ** rng.uniform(0, 1.2)
         parts = {
@@ -264,7 +269,7 @@ def test_no_heavy_or_stretched_chain_passes():
             if np.max(values) > asked:
                 violations += 1
                 assert not check.passed
-    assert violations >= 8
+    assert violations >= 4
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -298,7 +303,7 @@ def test_a_network_whose_numbers_overflow_in_single_precision_is_refused():
     assert "may overflow" in check.found
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_no_absurd_band_or_domain_passes(seed):
     name, model = absurd_trust(sound(), seed)
     asked = examiner(model)

@@ -13,10 +13,14 @@ from delan.joints import Joints
 from delan.models.dynamics import Normalisation
 from delan.models.friction import Friction, FrictionSettings, MotorPair
 from delan.models.model import Model
-from delan.models.networks import LagrangianNetwork, LagrangianNetworkSettings
+from delan.models.networks import (
+    Activation,
+    LagrangianNetwork,
+    LagrangianNetworkSettings,
+)
 from tests.support.members import trust_in
 
-ACTIVATIONS = ("silu", "tanh", "softplus", "relu")
+ACTIVATIONS: tuple[Activation, ...] = ("silu", "tanh", "softplus", "relu")
 TERMS = ("viscous", "coulomb", "asymmetric", "stribeck", "offset", "load", "stops", "armature")
 
 
@@ -28,13 +32,13 @@ class Spiked(NamedTuple):
     height: float
 
 
-def calm_network(dof: int, seed: int, *, activation: str = "silu", width: int = 32) -> Any:
+def calm_network(dof: int, seed: int, *, activation: Activation = "silu", width: int = 32) -> Any:
     """Return a network of small torques."""
     unit = jnp.ones(dof)
     settings = LagrangianNetworkSettings(
         width=width,
         activation=activation,
-        focus=0.0,  # pyright: ignore
+        focus=0.0,
     )
     scale = replace(Normalisation.identity(dof), tau_std=unit, qdd_std=5 * unit)
     return LagrangianNetwork(Joints.revolute(dof), settings, scale, key=jax.random.key(seed))

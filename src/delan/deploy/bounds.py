@@ -21,7 +21,7 @@ Boxes = Float[np.ndarray, "boxes dof"]
 # What is added to a bound for rounding, as share of it.
 ROUNDING = 1e-9
 # Boxes of positions that a proof may look at, times the derivatives that each of them takes.
-WORK = 240_000
+WORK = 120_000
 # The most joints whose positions are partitioned; with more, boxes are too many.
 PARTITIONED = 3
 # Boxes along each joint at the start of a proof.
