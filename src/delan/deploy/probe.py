@@ -48,7 +48,7 @@ class CodeStates:
     @classmethod
     def of(cls, space: Workspace, samples: Dataset) -> "CodeStates":
         """A path of the log, random states, corners and places of the partition, and extremes."""
-        rng = np.random.default_rng(len(space.states))
+        rng = space.further_draws()
         path = slice(min(PATH, len(samples)))
         logged = np.concatenate([samples.q[path], samples.qd[path], samples.qdd[path]], axis=1)
         lower, upper = space.box

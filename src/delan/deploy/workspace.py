@@ -160,11 +160,15 @@ class Workspace:
         _, speed, push = np.split(self.reach, 3)
         return speed, push
 
+    def further_draws(self) -> np.random.Generator:
+        """Return a generator that is as unknown as the states, and the same for the same seed."""
+        return np.random.default_rng(np.frombuffer(self.states[-1].tobytes(), dtype=np.uint32))
+
     def with_positions(self, q: Float[np.ndarray, "rows dof"]) -> "Workspace":
         """Return the workspace with states at these positions first, at speeds of its corners."""
         if not len(q):
             return self
-        rng = np.random.default_rng(len(q))
+        rng = self.further_draws()
         lower, upper = self.box
         signs = rng.choice([-1.0, 1.0], (len(q), 2 * q.shape[1]))
         rates = signs * np.concatenate(self.most)
