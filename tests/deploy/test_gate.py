@@ -98,7 +98,7 @@ def test_a_sound_model_passes():
     assert answers(found) == set()
     assert found.passed
     assert found.verdict == f"passed all {len(found.checks)} checks"
-    assert len(found.checks) == 13
+    assert len(found.checks) == 14
 
 
 def changed(column: str, values) -> Model:
@@ -197,7 +197,7 @@ def test_without_energies_or_code_a_model_is_refused(monkeypatch):
     settings = LagrangianNetworkSettings(width=8, depth=1, gravity="vector")
     network = LagrangianNetwork(TWO_LINK.joints, settings, key=jax.random.key(0))
     examiner = _Examiner(Model(network), TWO_LINK.limits, motions(20, 21), FEW)
-    energy = examiner.energy()
+    energy = examiner.workspace.energy()
     assert not energy.passed
     assert "potential" in energy.found
     monkeypatch.setattr("delan.deploy.compiler.find_compiler", lambda: None)
@@ -318,7 +318,7 @@ def test_the_command_keeps_a_certificate_that_the_code_carries(files, monkeypatc
     assert payload["trained_on"] == "train.npz"
     assert json.loads((files / "arm.gate.json").read_text())["checksum"] == payload["checksum"]
     ran("export", "arm.delan", "-o", "after")
-    assert "gate: passed all 13 checks (log log.npz" in (files / "after" / "arm.h").read_text()
+    assert "gate: passed all 14 checks (log log.npz" in (files / "after" / "arm.h").read_text()
 
 
 def test_the_log_it_was_trained_on_is_known_again_by_any_name(files, monkeypatch):

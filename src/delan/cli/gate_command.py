@@ -36,6 +36,12 @@ def gate(
         ),
     ] = None,
     urdf: Annotated[Path | None, typer.Option(help="URDF of the robot, for its limits.")] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="Seed of the random states, to repeat a certificate; default: a new one."
+        ),
+    ] = None,
     as_json: Annotated[bool, json_flag("the certificate")] = False,
     *,
     log_options: Any,
@@ -65,8 +71,9 @@ def gate(
         robot = read_limits(limits, learned.joints)
     recording, dataset = read_for_model(model, learned.joints, log, log_options)
     header = storage.read_header(model)
-    examined = examine(learned, robot, dataset, GateSettings())
-    certificate = Certificate((*_unseen_check(model, header, recording), *examined.checks))
+    examined = examine(learned, robot, dataset, GateSettings(seed=seed))
+    unseen = _unseen_check(model, header, recording)
+    certificate = Certificate((*unseen, *examined.checks), examined.seed)
     payload = certificate.as_dict() | {
         "model": model.name,
         "checksum": header["checksum"],
@@ -81,7 +88,7 @@ def gate(
         typer.echo(json.dumps(payload | {"certificate": str(path)}))
     else:
         _show(certificate, model.name)
-        typer.echo(f"Certificate: {path}")
+        typer.echo(f"Certificate, with the region of each check: {path} (seed {certificate.seed})")
     if not certificate.passed:
         raise typer.Exit(1)
 
@@ -121,7 +128,7 @@ def gate_verdict(model: Path, header: dict[str, Any]) -> str:
 
 def _show(certificate: "Certificate", name: str) -> None:
     table = Table(title=f"{name}: {certificate.verdict}", title_justify="left")
-    for column in ("", "check", "asked", "found"):
+    for column in ("", "check", "asked", "found", "evidence"):
         table.add_column(column)
     problems = []
     for check in certificate.checks:
@@ -129,7 +136,7 @@ def _show(certificate: "Certificate", name: str) -> None:
         if not check.passed:
             mark = "NO"
             problems.append(f"{check.name}: {check.why}. What to do: {check.cure}.")
-        table.add_row(mark, check.name, check.asked, check.found)
+        table.add_row(mark, check.name, check.asked, check.found, check.evidence)
     console = Console()
     console.print(table)
     for problem in problems:

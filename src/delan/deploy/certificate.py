@@ -1,9 +1,14 @@
 """The checks of the gate, and the certificate that says which of them a model passed."""
 
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from ..errors import SettingsError
 from ..storage import SEEN_SHARE
+
+# How a check was answered: by a bound that holds everywhere in the region, by a search for the
+# worst case from random states, or by measurement at the states that the region names.
+Evidence = Literal["proved", "searched", "measured"]
 
 
 class Reason(NamedTuple):
@@ -60,7 +65,8 @@ CHECKS = {
     "torque outside of the data": Reason(
         why="a spike where nothing was measured would be commanded the first time the robot gets "
         "there",
-        cure=_NEARER,
+        cure=f"{_NEARER}; if no bound was shown, fit a chain (`--model chain`) or again: the "
+        "network is steeper than motion is",
     ),
     "error on the log": Reason(
         why="a torque that is mostly error is worse than feedback alone",
@@ -71,6 +77,10 @@ CHECKS = {
         why="a band that is too narrow is trusted where it should not be",
         cure="fit with more trajectories (`delan fit LOG LOG2 …`): the band is made by those that "
         "the fit holds out",
+    ),
+    "width of the band": Reason(
+        why="a band as wide as the torque limits holds every torque and says nothing",
+        cure="fit again with motion like this log (`delan fit LOG LOG2 …`)",
     ),
     "domain": Reason(
         why="results on this log say little about a robot that moves elsewhere",
@@ -83,20 +93,76 @@ CHECKS = {
     ),
     "C code": Reason(
         why="what drives the robot is the code, and not what was examined here",
-        cure="install gcc or clang; if code was made and is off, export it with --double "
-        "--exact-math",
+        cure="install gcc or clang; if code was made and is off, fit again: its numbers are too "
+        "large, too small or too far apart for single precision",
     ),
 }
 
 
 @dataclass(frozen=True)
+class GateSettings:
+    """What is asked of a model.
+
+    Attributes:
+        inertia: the least eigenvalue of H anywhere [kg m² or kg].
+        condition: the most that eigenvalues of H may differ by anywhere, each joint measured by its
+            own usual inertia.
+        torque: the most of its limit that a joint needs to rest anywhere, or to move as in the log.
+        outside: the most of its limit that a joint needs anywhere at the speeds and accelerations
+            of the log.
+        energy: the most that a free motion without friction may gain or lose, as share of its
+            kinetic energy.
+        inverse: the most that an acceleration may change through inverse and forward dynamics, as
+            share of it.
+        error: the largest nMSE of a joint's torque on the log.
+        coverage: by how much less than promised the band may hold of the log's torques, joint by
+            joint.
+        known: the least share of the log's states that is like the training data.
+        span: the least share of its range that each joint moved through in training.
+        compiled: how far the C code in float may be from the model, as share of the largest torque.
+        states, ascents: how many states are drawn, and from how many of the worst of them an ascent
+            begins.
+        seed: of the random states; None draws another one each time, so that no model can be made
+            to pass between them.
+    """
+
+    inertia: float = 1e-6
+    condition: float = 1e6
+    torque: float = 1.0
+    outside: float = 3.0
+    energy: float = 0.01
+    inverse: float = 1e-6
+    error: float = 0.2
+    coverage: float = 0.1
+    known: float = 0.8
+    span: float = 0.02
+    compiled: float = 1e-4
+    states: int = 2000
+    ascents: int = 8
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if name == "seed":
+                if value is not None and value < 0:
+                    raise SettingsError(f"seed must be at least 0, got {value}")
+            elif not 0 < value < float("inf"):
+                raise SettingsError(f"{name} must be positive and finite, got {value}")
+
+
+@dataclass(frozen=True)
 class Check:
-    """One question put to a model, named in `CHECKS`: what was asked and what was found."""
+    """One question put to a model, named in `CHECKS`: what was asked and what was found.
+
+    `evidence` says how it was answered, and `region` where the answer holds.
+    """
 
     name: str
     passed: bool
     asked: str
     found: str
+    evidence: Evidence = "measured"
+    region: str = "the log"
 
     @property
     def why(self) -> str:
@@ -120,6 +186,8 @@ class Certificate:
     """All checks of a model, which may drive if every one passed."""
 
     checks: tuple[Check, ...]
+    # Of the random states; the same seed gives the same certificate.
+    seed: int | None = None
 
     @property
     def passed(self) -> bool:
@@ -136,6 +204,7 @@ class Certificate:
         return {
             "passed": self.passed,
             "verdict": self.verdict,
+            "seed": self.seed,
             "checks": [check.as_dict() for check in self.checks],
         }
 

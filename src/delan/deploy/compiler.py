@@ -15,7 +15,7 @@ from importlib import resources
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import CompilerError, SettingsError
 
@@ -28,6 +28,15 @@ FLAGS = (
     "-fPIC",
     "-shared",
 )
+
+# How a program is built that ends at the first invalid operation.
+SANITIZED = (
+    "-O1",
+    "-fsanitize=address,undefined,float-divide-by-zero,float-cast-overflow",
+    "-fno-sanitize-recover=all",
+)
+# Seconds that such a program may take.
+LONGEST_RUN = 60
 
 
 def find_compiler() -> str | None:
@@ -73,6 +82,62 @@ def caller() -> Any | None:
         return _loaded(whole, (f"-I{headers}", f"-I{np.get_include()}"), _call_in)
     except (CompilerError, SettingsError):
         return None
+
+
+class ProgramRun(NamedTuple):
+    """What a program wrote, what it complained of, and whether sanitizers watched it."""
+
+    output: bytes
+    problem: str | None
+    sanitized: bool
+
+
+def run_program(files: Mapping[str, str], given: bytes) -> ProgramRun:
+    """Build a program of C files, with sanitizers if there are any, and run it on some input."""
+    compiler = find_compiler()
+    if compiler is None:
+        raise CompilerError("there is no C compiler; install gcc or clang, or name one in CC")
+    with tempfile.TemporaryDirectory() as folder:
+        sources = []
+        for name, text in files.items():
+            path = Path(folder) / name
+            path.write_text(text, encoding="utf-8")
+            if path.suffix == ".c":
+                sources.append(str(path))
+        program = Path(folder) / "program"
+        command = [compiler, "-std=c99", *sources, "-o", str(program), "-lm"]
+        sanitized = not _run([*command, *SANITIZED]).returncode
+        if not sanitized:
+            built = _run([*command, "-O1"])
+            if built.returncode:
+                raise CompilerError(
+                    f"{compiler} refused the code of the model: {built.stderr.strip()[:500]}"
+                )
+        try:
+            run = subprocess.run(
+                [str(program)], input=given, capture_output=True, check=False, timeout=LONGEST_RUN
+            )
+        except subprocess.TimeoutExpired:
+            return ProgramRun(b"", f"the code ran for more than {LONGEST_RUN} s", sanitized)
+        except OSError as error:
+            raise CompilerError(
+                f"the compiled program cannot be run ({error.strerror}); set TMPDIR to a folder "
+                "that may hold programs"
+            ) from None
+    problem = None
+    if run.returncode:
+        message = run.stderr.decode("utf-8", "replace")
+        problem = _first_error(message) or f"the code ended with exit code {run.returncode}"
+    return ProgramRun(run.stdout, problem, sanitized)
+
+
+def _first_error(message: str) -> str | None:
+    """The sentence of a sanitizer, without the path of the file."""
+    for line in message.splitlines():
+        _, found, sentence = line.partition("rror: ")
+        if found:
+            return sentence.strip()[:200]
+    return None
 
 
 def _call_in(path: Path) -> Any:

@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +15,8 @@ from scipy.optimize import minimize
 
 from ..errors import SettingsError
 from ..joints import Dataset, JointLimits, Joints
+from ..models.dynamics import DynamicsModel, InverseDynamics
+from ..models.networks import ACTIVATIONS, LagrangianNetwork
 from ..robots.robot_files import from_urdf
 
 Score = Callable[..., Array]
@@ -22,8 +24,15 @@ NAMES = tuple(field.name for field in fields(JointLimits))
 # What a limit is where the file does not give it.
 UNLIMITED = {"lower": -np.inf, "upper": np.inf, "velocity": np.inf, "torque": np.inf}
 EXAMPLE = "torque = [87, 87, 87, 87, 12, 12, 12]"
-# Steps of each ascent, at most.
+# Steps of each ascent, at most, and of those to positions that a network may hide at.
 ASCENT = 60
+CLIMB = 300
+# Values of steep units at which ascents look for a spike, and ascents for each of them: around the
+# middle of their curves, and where they are on.
+LEVELS = (0.0, 3.0, 10.0, 100.0)
+CLIMBERS = 4
+# Positions around each that an ascent reached.
+NEIGHBOURS = 8
 
 
 def read_limits(path: Path, joints: Joints) -> JointLimits:
@@ -127,13 +136,44 @@ class Workspace:
         push = np.abs(samples.qdd).max(axis=0)
         centre = np.concatenate([(lower + upper) / 2, 0 * speed, 0 * push])
         reach = np.concatenate([(upper - lower) / 2, speed, push])
-        drawn = np.random.default_rng(seed).uniform(-1, 1, (states, len(reach)))
+        rng = np.random.default_rng(seed)
+        drawn = rng.uniform(-1, 1, (states, len(reach)))
+        # Torques are largest at the largest speeds and accelerations: every other state has them.
+        drawn[1::2, len(speed) :] = np.sign(drawn[1::2, len(speed) :])
         return cls(centre, reach, centre + reach * drawn, ascents)
 
     @property
     def columns(self) -> tuple[Float[np.ndarray, "states dof"], ...]:
         """q, q̇ and q̈ of the states."""
         return tuple(np.split(self.states, 3, axis=1))
+
+    @property
+    def box(self) -> tuple[Float[np.ndarray, " dof"], Float[np.ndarray, " dof"]]:
+        """The least and the largest position of each joint."""
+        middle = np.split(self.centre, 3)[0]
+        reach = np.split(self.reach, 3)[0]
+        return middle - reach, middle + reach
+
+    @property
+    def most(self) -> tuple[Float[np.ndarray, " dof"], Float[np.ndarray, " dof"]]:
+        """The largest speed and acceleration of each joint."""
+        _, speed, push = np.split(self.reach, 3)
+        return speed, push
+
+    def further_draws(self) -> np.random.Generator:
+        """Return a generator that is as unknown as the states, and the same for the same seed."""
+        return np.random.default_rng(np.frombuffer(self.states[-1].tobytes(), dtype=np.uint32))
+
+    def with_positions(self, q: Float[np.ndarray, "rows dof"]) -> "Workspace":
+        """Return the workspace with states at these positions first, at speeds of its corners."""
+        if not len(q):
+            return self
+        rng = self.further_draws()
+        lower, upper = self.box
+        signs = rng.choice([-1.0, 1.0], (len(q), 2 * q.shape[1]))
+        rates = signs * np.concatenate(self.most)
+        states = np.concatenate([np.clip(q, lower, upper), rates], axis=1)
+        return replace(self, states=np.concatenate([states, self.states]))
 
     def worst(self, score: Score, model: Any, *known: Array) -> Worst:
         """The largest score(model, q, q̇, q̈, *known) that random states and ascent find.
@@ -178,3 +218,121 @@ def _scored(score: Score, model: Any, states: Array, known: tuple[Array, ...]) -
 @eqx.filter_jit
 def _slope(score: Score, model: Any, state: Array, known: tuple[Array, ...]) -> tuple[Array, Array]:
     return jax.value_and_grad(lambda state: score(model, *jnp.split(state, 3), *known))(state)
+
+
+# What is looked for in the workspace: the larger, the worse.
+
+
+def lightness(model: DynamicsModel, q: Array, qd: Array, qdd: Array) -> Array:
+    return -jnp.linalg.eigvalsh(model.mass_matrix(q))[0]
+
+
+def condition(model: DynamicsModel, q: Array, qd: Array, qdd: Array, scale: Array) -> Array:
+    values = jnp.linalg.eigvalsh(model.mass_matrix(q) * scale[:, None] * scale[None])
+    # A singular H has a condition number that is large, and still a number.
+    return values[-1] / jnp.maximum(values[0], values[-1] * 1e-15)
+
+
+def given_power(model: DynamicsModel, q: Array, qd: Array, qdd: Array) -> Array:
+    # Friction at rest is a constant offset, which is no friction.
+    moving = jnp.asarray(model.components(q, qd, qdd).friction)
+    still = jnp.asarray(model.components(q, 0 * qd, qdd).friction)
+    return -qd @ (moving - still)
+
+
+def gravity_share(model: DynamicsModel, q: Array, qd: Array, qdd: Array, most: Array) -> Array:
+    return jnp.max(jnp.abs(model.components(q, 0 * qd, 0 * qd).gravity) / most)
+
+
+def torque_share(model: InverseDynamics, q: Array, qd: Array, qdd: Array, most: Array) -> Array:
+    return jnp.max(jnp.abs(model.inverse_dynamics(q, qd, qdd)) / most)
+
+
+def load_share(
+    model: Any,
+    q: Array,
+    qd: Array,
+    qdd: Array,
+    most: Array,
+    share: Array,
+    friction: Array,
+) -> Array:
+    """Return the torque over its limit, with the most that friction can be under this load."""
+    load = model.mechanics.inverse_dynamics(q, qd, qdd)
+    if model.friction is not None:
+        load = load + model.friction.armature @ qdd
+    return jnp.max(((1 + share) * jnp.abs(load) + friction) / most)
+
+
+# Where a network may hide what random states miss.
+
+
+def tempting_positions(
+    network: LagrangianNetwork,
+    lower: Float[np.ndarray, " dof"],
+    upper: Float[np.ndarray, " dof"],
+    *,
+    seed: int,
+) -> Float[np.ndarray, "rows dof"]:
+    """Return positions where many steep units change at once, or a unit is at its largest.
+
+    A narrow spike takes steep units of the first layer that change around it, and units of the last
+    layer that are silent elsewhere. Both are looked for by ascent from random positions.
+    """
+    rng = np.random.default_rng(seed)
+    first = np.asarray(network.trunk.layers[0].weight)
+    width, dof = len(first), len(lower)
+    steepest = np.argsort(-np.linalg.norm(first, axis=1))
+    masks = []
+    for count in range(dof, min(width, 4 * dof) + 1, max(1, dof // 2)):
+        whole = np.zeros(width)
+        whole[steepest[:count]] = 1
+        part = np.zeros(width)
+        part[rng.choice(steepest[: 2 * count], min(dof, width), replace=False)] = 1
+        masks += [whole, part]
+    # Each of them with units at several places of their curves.
+    changing = np.repeat(np.array(masks), len(LEVELS) * CLIMBERS, axis=0)
+    levels = np.tile(np.array(LEVELS), len(masks) * CLIMBERS)
+    silent = np.zeros((2 * width, width))
+    masks = np.concatenate([changing, silent])
+    levels = np.concatenate([levels, np.zeros(2 * width)])
+    wanted = np.zeros((len(masks), width))
+    rows = np.arange(2 * width)
+    wanted[len(changing) + rows, rows % width] = np.where(rows < width, 1.0, -1.0)
+    begin = rng.uniform(lower, upper, (len(masks), dof))
+    numbers = map(jnp.asarray, (begin, lower, upper, masks, levels, wanted))
+    tops = np.repeat(np.asarray(_climbed(network, *numbers)), NEIGHBOURS, axis=0)
+    # The slope is zero on the top of a spike, and not beside it.
+    away = 10 ** rng.uniform(-5, -0.5, (len(tops), 1)) * rng.normal(size=tops.shape)
+    return tops + (upper - lower) * away
+
+
+@eqx.filter_jit
+def _climbed(
+    network: LagrangianNetwork,
+    begin: Array,
+    lower: Array,
+    upper: Array,
+    masks: Array,
+    levels: Array,
+    wanted: Array,
+) -> Array:
+    lengths = (upper - lower)[None]
+    sizes = jnp.linalg.norm(network.trunk.layers[0].weight, axis=1) + 1e-300
+
+    def height(q: Array, mask: Array, level: Array, want: Array) -> Array:
+        values = network.trunk.layers[0](network._features(q))
+        apart = jnp.sum(mask * ((values - level) / sizes) ** 2)
+        for layer in network.trunk.layers[1:]:
+            values = layer(ACTIVATIONS[network.trunk.activation](values))
+        return want @ values - apart
+
+    def step(q: Array, size: Array) -> tuple[Array, None]:
+        slope = lengths * jax.vmap(jax.grad(height))(q, masks, levels, wanted)
+        length = jnp.linalg.norm(slope, axis=1, keepdims=True)
+        direction = jnp.nan_to_num(slope / jnp.maximum(length, 1e-300))
+        moved = q + size * lengths * direction
+        return jnp.clip(moved, lower[None], upper[None]), None
+
+    sizes_of_steps = jnp.geomspace(0.2, 1e-6, CLIMB)
+    return jax.lax.scan(step, begin, sizes_of_steps)[0]
