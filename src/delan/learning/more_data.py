@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-import jax
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from ..joints import Dataset, JointLimits, Trajectory, evenly_spaced, nonzero_scale
+from ..logs.split import generator
 from ..models.model import Model
 from ..motions.excitation import random_motions
 from ..solvers.linearised import rigid_slope
@@ -65,7 +65,7 @@ def learning_curve(
     """Refit a chain to growing shares of the training data, in blocks drawn at random."""
     count = len(training.samples)
     blocks = np.array_split(np.arange(count), min(BLOCKS, count))
-    order = np.asarray(jax.random.permutation(key, len(blocks)))
+    order = generator(key).permutation(len(blocks))
     samples = []
     errors = []
     for share in SHARES:

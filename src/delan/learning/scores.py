@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from ..errors import ModelError
 from ..joints import COMPONENTS, Dataset
 from ..logs.segments import usual_step
+from ..logs.split import generator
 from ..mechanics.integration import rollout
 from ..models.dynamics import (
     DynamicsModel,
@@ -284,7 +285,7 @@ def nmse_interval(
     columns = np.concatenate([np.ones((len(errors), 1)), errors**2], axis=1)
     sums = np.zeros((count, columns.shape[1]))
     np.add.at(sums, block, columns)
-    drawn = np.asarray(jax.random.randint(key, (RESAMPLES, count), 0, count))
+    drawn = generator(key).integers(count, size=(RESAMPLES, count))
     total = np.stack([sums[rows].sum(axis=0) for rows in drawn])
     squared = total[:, 1:] / total[:, :1]
     moved = variance > 0

@@ -19,6 +19,7 @@ from jaxtyping import Float, Int, PRNGKeyArray
 
 from ..errors import ModelError, SettingsError
 from ..joints import Dataset, evenly_spaced, nonzero_scale
+from ..logs.split import generator
 from ..models.dynamics import InverseDynamics, in_precision, require_same_joints, trainable
 from ..models.model import Model, as_model, without_trust
 from ..models.trust import Domain, Trust, apart, distances
@@ -147,8 +148,8 @@ def disagreement(cross: CrossFit, dataset: Dataset, *, key: PRNGKeyArray) -> flo
     the positions, speeds and accelerations that it had, in combinations that were not recorded.
     """
     samples = dataset.samples
-    moments = jax.random.randint(key, (MIXED_ROWS, samples.dof), 0, len(samples))
-    rows = (np.asarray(moments), np.arange(samples.dof))
+    moments = generator(key).integers(len(samples), size=(MIXED_ROWS, samples.dof))
+    rows = (moments, np.arange(samples.dof))
     mixed = Dataset(
         t=np.arange(MIXED_ROWS, dtype=float),
         q=samples.q[rows],
@@ -334,8 +335,7 @@ def block_labels(trajectory: Int[np.ndarray, " rows"], fewest: int) -> Int[np.nd
 def resampled(blocks: Int[np.ndarray, " rows"], key: PRNGKeyArray) -> Int[np.ndarray, " rows"]:
     """As many rows as given, in blocks that are drawn with replacement."""
     parts = [np.flatnonzero(blocks == label) for label in np.unique(blocks)]
-    with jax.enable_x64(True):  # the same draws in either precision
-        drawn = np.asarray(jax.random.randint(key, (2 * len(parts),), 0, len(parts)))
+    drawn = generator(key).integers(len(parts), size=2 * len(parts))
     return np.resize(np.concatenate([parts[index] for index in drawn]), len(blocks))
 
 

@@ -103,6 +103,11 @@ def counting(dataset: Dataset, rows: Mask) -> Dataset:
     return replace(dataset, counted=rows)
 
 
+def generator(key: PRNGKeyArray) -> np.random.Generator:
+    """Return NumPy's random numbers of a key: JAX compiles a program for every shape it draws."""
+    return np.random.default_rng(np.asarray(jax.random.key_data(key)))
+
+
 def split_key(key: PRNGKeyArray) -> PRNGKeyArray:
     """Return the part of a fit's key that chooses the validation motions."""
     return jax.random.split(key, 3)[0]
@@ -160,7 +165,7 @@ def _by_motion(
 ) -> Iterator[Fold]:
     """Yield folds of whole motions, a share of them in each and at least one."""
     count = min(max(1, round(share * len(motions))), len(motions) - 1)
-    order = np.asarray(jax.random.permutation(key, len(motions)))
+    order = generator(key).permutation(len(motions))
     for number in range(min(FOLDS, len(motions) // count)):
         labels = []
         for motion in order[number * count : (number + 1) * count]:

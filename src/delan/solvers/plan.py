@@ -12,6 +12,7 @@ from jaxtyping import PRNGKeyArray
 
 from ..errors import DataError, SettingsError
 from ..joints import Dataset
+from ..logs.split import generator
 from ..models.chain import LagrangianChainSettings
 from ..models.dynamics import Normalisation, on_device
 from ..models.friction import Friction, FrictionSettings
@@ -283,4 +284,4 @@ def _thinned(chosen: Plan, training: Dataset, data: Data, key: PRNGKeyArray) -> 
         most = min(most, MOST_PREPARED)
     if len(data) <= most:
         return data
-    return data.rows(np.sort(np.asarray(jax.random.permutation(key, len(data)))[:most]))
+    return data.rows(np.sort(generator(key).permutation(len(data))[:most]))

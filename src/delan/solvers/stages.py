@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 from scipy.spatial.transform import Rotation
 
+from ..logs.split import generator
 from ..models.chain import settled
 from ..models.model import Model
 from . import adam, marquardt
@@ -221,8 +222,7 @@ class StartsStage:
         self._ranked(models[:1], few, 1)
         ranked = self._ranked(models, few, START_ITERATIONS)
         ranked = self._ranked(_models(ranked[:BEST_STARTS]), few, BEST_ITERATIONS)
-        rng = np.random.default_rng(np.asarray(jax.random.key_data(hop_key)))
-        ranked = self._hop(ranked, few, rng)
+        ranked = self._hop(ranked, few, generator(hop_key))
         with jax.enable_x64(True):
             return self._finish(ranked[0].model, part)
 
@@ -372,7 +372,7 @@ def _settled(model: Model) -> Model:
 
 def _part(data: Data, key: PRNGKeyArray) -> Data:
     """Return a random part of the samples, or of the windows with half of their points."""
-    order = np.asarray(jax.random.permutation(key, len(data)))
+    order = generator(key).permutation(len(data))
     if isinstance(data, Windows):
         return data.rows(np.sort(order[:WINDOWS])).coarser()
     return data.rows(np.sort(order[:SAMPLES]))
