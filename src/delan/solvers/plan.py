@@ -159,10 +159,16 @@ def build(
 ) -> Model:
     """Return a model of the planned shape with random weights, in the units of the dataset."""
     blueprint = Blueprint.named(dataset.joints, network, friction)
-    model = blueprint.build(Normalisation.of(dataset), key=key)
+    model = _built(blueprint, Normalisation.of(dataset), key)
     if friction is None:
         return model
     return eqx.tree_at(lambda model: model.friction, model, head(friction, dataset))
+
+
+@eqx.filter_jit
+def _built(blueprint: Blueprint, normalisation: Normalisation, key: PRNGKeyArray) -> Model:
+    """Return a model with random weights: one program draws those of all layers."""
+    return blueprint.build(normalisation, key=key)
 
 
 def head(settings: FrictionSettings, dataset: Dataset) -> Friction:
