@@ -1,0 +1,1 @@
+"""Attacks on delan: files, logs and signals made to break it, each with a seed and a count."""
