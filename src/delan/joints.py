@@ -61,7 +61,7 @@ class JointUnits(NamedTuple):
 
 
 # Joints of a robot, and characters in the name of one; files that claim more are damaged.
-MOST_JOINTS = 200
+MOST_JOINTS = 500
 LONGEST_NAME = 200
 
 TURNING_UNITS = JointUnits("rad", "rad/s", "rad/s^2", "N m")

@@ -7,11 +7,8 @@ import numpy as np
 
 from delan import storage
 from delan.joints import Recording
-from delan.learning.scores import evaluate
-from delan.logs.doctor import check_up
 from delan.logs.preparation import PreparationSettings, prepare
 from delan.logs.reading import read_log
-from delan.models.dynamics import require_same_joints
 from tests.hostile import models
 from tests.hostile.trial import Outcome, command
 from tests.logs.test_damaged_logs import damaged

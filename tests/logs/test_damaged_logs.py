@@ -5,8 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from delan.errors import DelanError
+from delan.errors import DataError, DelanError
+from delan.joints import Joints, Recording
+from delan.logs.doctor import check_up
 from delan.logs.reading import read_log
+from delan.logs.segments import TimeFaults, require_sound
 from tests.support.log_writers import WRITERS, motion
 
 # Words and numbers that break a parser where others stood.
@@ -83,3 +86,49 @@ def test_damaged_logs_of_every_form_get_our_errors(tmp_path):
 @pytest.mark.usefixtures("as_shipped")
 def test_ten_thousand_damaged_logs_get_our_errors(tmp_path):
     assert fuzz(tmp_path, 10_000, seed=1) > 100
+
+
+def log_of(**columns: np.ndarray) -> Recording:
+    """A log of two joints, with other columns where they are given."""
+    made = motion(120, dof=2) | columns
+    made["trajectory"] = np.zeros(len(made["t"]), dtype=int)
+    return Recording(**made, joints=Joints.revolute(2))
+
+
+def with_value(values: np.ndarray, row: int, value: float) -> np.ndarray:
+    changed = values.copy()
+    changed[row] = value
+    return changed
+
+
+T = motion(120)["t"]
+Q = motion(120, dof=2)["q"]
+ODD_LOGS = {
+    "infinite time": {"t": with_value(T, 60, np.inf)},
+    "infinite last time": {"t": with_value(T, -1, np.inf)},
+    "time beyond all clocks": {"t": with_value(T, 60, 1e200)},
+    "steps of nothing": {"t": T * 1e-300},
+    "repeated times": {"t": np.repeat(T[::2], 2)},
+    "positions whose squares are not finite": {"q": Q * 1e200},
+    "a position beyond all units": {"q": with_value(Q, 5, 1.7e308)},
+    "torques whose squares vanish": {"tau": Q * 1e-200},
+}
+
+
+@pytest.mark.parametrize("name", ODD_LOGS)
+def test_a_log_of_odd_numbers_is_checked_and_refused_by_a_fit(name):
+    recording = log_of(**ODD_LOGS[name])
+    _, findings = check_up(recording)
+    if name == "torques whose squares vanish":
+        assert findings
+        return
+    assert any(finding.severity == "error" for finding in findings)
+    with pytest.raises(DataError):
+        require_sound(recording)
+
+
+def test_a_step_to_a_missing_time_is_no_gap():
+    faults = TimeFaults(with_value(T, 60, np.inf), np.zeros(len(T), dtype=int))
+    assert np.flatnonzero(faults.missing).tolist() == [60]
+    assert not faults.gap.any()
+    assert not faults.backward.any()

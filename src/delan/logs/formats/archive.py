@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from ...errors import DataError, DelanError
-from ...joints import JointKind, Joints
+from ...joints import MOST_JOINTS, JointKind, Joints
 from ..options import LogOptions
 from . import NPZ_FORM, Field, Pieces, Sheet, group_sheets, library_errors, require_believable
 
@@ -77,6 +77,8 @@ def _joints(
     shape = fields.get("q", Field()).shape
     if not naming or len(shape) != 2 or shape[1] == 0:
         return None
+    if shape[1] > MOST_JOINTS:
+        return None  # refused where the columns are looked for
     default = Joints.revolute(shape[1])
     names = naming.get("joint_names", default.names)
     kinds = cast(tuple[JointKind, ...], naming.get("joint_kinds", default.kinds))
