@@ -1,9 +1,15 @@
 """Damaged logs of every format are read or refused with an error of delan, never with another."""
 
+import struct
 from pathlib import Path
+from typing import Any
 
+import h5py
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
+import scipy.io
 
 from delan.errors import DataError, DelanError
 from delan.joints import Joints, Recording
@@ -90,7 +96,7 @@ def test_ten_thousand_damaged_logs_get_our_errors(tmp_path):
 
 def log_of(**columns: np.ndarray) -> Recording:
     """A log of two joints, with other columns where they are given."""
-    made = motion(120, dof=2) | columns
+    made: dict[str, Any] = {**motion(120, dof=2), **columns}
     made["trajectory"] = np.zeros(len(made["t"]), dtype=int)
     return Recording(**made, joints=Joints.revolute(2))
 
@@ -132,3 +138,60 @@ def test_a_step_to_a_missing_time_is_no_gap():
     assert np.flatnonzero(faults.missing).tolist() == [60]
     assert not faults.gap.any()
     assert not faults.backward.any()
+
+
+def bomb_npz(path: Path) -> None:
+    np.savez_compressed(path, t=np.zeros(10), q=np.zeros((1_300_000, 7)), tau=np.zeros((10, 7)))
+
+
+def bomb_parquet(path: Path) -> None:
+    column = pyarrow.repeat(0.0, 9_000_000)
+    pyarrow.parquet.write_table(pyarrow.table({"t": column}), path)
+
+
+def bomb_hdf5(path: Path) -> None:
+    """A dataset of ten rows in a chunk of 73 MB."""
+    with h5py.File(path, "w") as file:
+        file.create_dataset(
+            "q",
+            data=np.zeros((10, 7)),
+            chunks=(1_300_000, 7),
+            maxshape=(None, 7),
+            compression="gzip",
+        )
+
+
+def bomb_mat(path: Path) -> None:
+    scipy.io.savemat(path, {"q": np.zeros((1_300_000, 7))}, do_compression=True, appendmat=False)
+
+
+def bomb_mcap(path: Path) -> None:
+    """A chunk that claims a hundred megabytes in a few bytes."""
+    chunk = struct.pack("<QQQI", 0, 1, 100_000_000, 0) + struct.pack("<I", 4) + b"zstd"
+    path.write_bytes(b"\x89MCAP0\r\n" + struct.pack("<BQ", 6, len(chunk)) + chunk)
+
+
+@pytest.mark.parametrize("write", [bomb_npz, bomb_parquet, bomb_hdf5, bomb_mat, bomb_mcap])
+def test_a_small_file_that_promises_too_much_is_refused_before_it_is_read(write, tmp_path):
+    path = tmp_path / "log.npz"
+    write(path)
+    assert path.stat().st_size < 1_000_000
+    with pytest.raises(DataError, match=r"claims \d+ bytes in a file of \d+; the file is damaged"):
+        read_log(path)
+
+
+def test_names_of_joints_are_not_read_without_an_end(tmp_path):
+    data = motion(20)
+    many: Any = data | {"joint_names": np.array(["a"] * 600)}
+    with pytest.raises(DataError, match=r"holds 600 texts .* expected one for each joint"):
+        read_log(WRITERS["npz"](tmp_path / "many", many))
+    long: Any = data | {"joint_names": np.array(["a" * 2000, "b", "c"])}
+    with pytest.raises(DataError, match="expected one for each joint"):
+        read_log(WRITERS["npz"](tmp_path / "long", long))
+
+
+def test_a_joint_named_by_control_characters_is_refused(tmp_path):
+    data: Any = motion(20) | {"joint_names": np.array(["a\x1b[2J", "b", "c"])}
+    with pytest.raises(DataError, match=r"expected at most 200 printable characters") as caught:
+        read_log(WRITERS["npz"](tmp_path / "odd", data))
+    assert str(caught.value).isprintable()

@@ -1,0 +1,34 @@
+"""Hostile files, a few in every run and twenty thousand in the long one.
+
+`python -m tests.hostile models|logs --count N --seed S` runs more of them and says what broke.
+"""
+
+import subprocess
+import sys
+
+import pytest
+
+# Cases of one process: programs that are compiled for odd shapes stay in its memory.
+AT_ONCE = 1000
+
+
+def attacked(attack: str, count: int, seed: int) -> str:
+    """Run an attack in a process of its own, where memory is its own, too; return its report."""
+    words = [sys.executable, "-m", "tests.hostile", attack, "--count", str(count)]
+    run = subprocess.run(
+        [*words, "--seed", str(seed)], capture_output=True, text=True, check=False, timeout=3600
+    )
+    assert run.returncode == 0, run.stdout + run.stderr[-2000:]
+    return run.stdout
+
+
+@pytest.mark.parametrize("attack", ["models", "logs"])
+def test_hostile_files_are_answered_or_refused(attack):
+    assert "0 faults" in attacked(attack, 60, seed=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("attack", ["models", "logs"])
+def test_twenty_thousand_hostile_files_are_answered_or_refused(attack):
+    for seed in range(1, 21):
+        assert "0 faults" in attacked(attack, AT_ONCE, seed)
