@@ -24,7 +24,7 @@ def attacked(attack: str, count: int, seed: int) -> str:
 
 @pytest.mark.parametrize("attack", ["models", "logs"])
 def test_hostile_files_are_answered_or_refused(attack):
-    assert "0 faults" in attacked(attack, 60, seed=0)
+    assert "0 faults" in attacked(attack, 30, seed=0)
 
 
 @pytest.mark.slow
