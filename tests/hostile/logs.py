@@ -98,9 +98,8 @@ def attack(count: int, seed: int, folder: Path) -> Outcome:
             content = damaged(content, rng)
         place.write_bytes(content)
         case = f"seed {seed} case {number} ({form}, {how})"
-        outcome.cases += 1
         use(outcome, place, model, case, number)
-        outcome.require_no_rest(folder, case)
+        outcome.end_case(folder, case)
     return outcome
 
 

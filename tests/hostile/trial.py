@@ -18,12 +18,16 @@ from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
 
+import jax
+
 from delan.cli.main import app
 from delan.errors import LONGEST_LINES, DelanError
 
 # Seconds after which a case counts as hanging, and memory that no case may take [MB].
 LONGEST = 20.0
 MOST_MEMORY = 1000.0
+# Cases after which compiled programs are forgotten.
+FORGET = 100
 # A log of this size is longer than any message; more on stderr is a flood.
 MOST_OUTPUT = 100_000
 
@@ -104,8 +108,12 @@ class Outcome:
         if len(text) > most:
             self.faults.append(f"{case}, {step}: a message of {len(text)} characters")
 
-    def require_no_rest(self, folder: Path, case: str) -> None:
-        """Note partial files that a step left behind."""
+    def end_case(self, folder: Path, case: str) -> None:
+        """Count a case, and note partial files that a step left behind."""
+        self.cases += 1
+        if self.cases % FORGET == 0:
+            # Every odd shape has its compiled programs, which a command would take with it.
+            jax.clear_caches()
         for path in folder.rglob("*.part"):
             self.faults.append(f"{case}: left {path.name}")
             path.unlink()
