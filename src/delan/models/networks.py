@@ -179,8 +179,8 @@ class LagrangianNetworkSettings:
         # In float, as the C code has it, the square of a smaller offset is zero.
         if not SMALLEST_OFFSET <= self.offset <= 1 / SMALLEST_OFFSET:
             raise SettingsError(
-                "the offset of the diagonal must be positive and finite, "
-                f"{SMALLEST_OFFSET:g} to {1 / SMALLEST_OFFSET:g}, got {self.offset}"
+                f"the offset of the diagonal must be positive and finite, got {self.offset}; "
+                f"expected {SMALLEST_OFFSET:g} to {1 / SMALLEST_OFFSET:g}"
             )
         if not 0 <= self.focus <= 1:
             raise SettingsError(f"focus is a power between 0 and 1, got {self.focus}")
