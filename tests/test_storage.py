@@ -132,7 +132,7 @@ def with_header(path: Path, edit) -> None:
         (lambda h: h["architecture"].update(width=10**9), "asks for an impossibly large network"),
         (
             lambda h: h["architecture"].update(width=6),
-            r"mechanics.diagonal.weight of shape \(3, 6\), found one of shape \(3, 5\)",
+            r"mechanics.trunk.layers.0.weight of shape \(6, 5\), found one of shape \(5, 5\)",
         ),
         (lambda h: h["joints"].update(kinds=["revolute"]), "got 3 joint names and 1 joint kinds"),
     ],

@@ -134,7 +134,7 @@ def read_model(path: str | Path) -> StoredModel:
             shape = blueprint.shape
             if header.get("trust") is not None:
                 trust = _trust_shapes(header["trust"], shape, blueprint.joints.dof)
-        file.require_arrays({"trust": trust}, shape)
+        file.require_arrays(shape, {"trust": trust})
         arrays = file.read()
     _require_own_certificate(path, header["checksum"])
     model = with_arrays(shape, arrays, source)
@@ -283,12 +283,8 @@ def with_arrays(tree: Any, arrays: Mapping[str, np.ndarray], path: str) -> Any:
             return leaf
         name = _name(key_path)
         array = arrays.get(name)
-        if array is None or array.shape != leaf.shape:
-            present = "none"
-            if array is not None:
-                present = f"one of shape {array.shape}"
-            problem = f"expected an array {name} of shape {leaf.shape}, found {present}"
-            raise ModelFileError(path, f"{problem}; save it anew")
+        _require_shape(name, leaf.shape, None if array is None else array.shape, path)
+        assert array is not None
         if array.dtype.kind != np.dtype(leaf.dtype).kind:
             problem = f"the array {name} holds {array.dtype}, expected {leaf.dtype}; save it anew"
             raise ModelFileError(path, problem)
@@ -299,6 +295,19 @@ def with_arrays(tree: Any, arrays: Mapping[str, np.ndarray], path: str) -> Any:
         return jnp.asarray(array)
 
     return jax.tree_util.tree_map_with_path(stored, tree)
+
+
+def _require_shape(
+    name: str, expected: tuple[int, ...], present: tuple[int, ...] | None, path: str
+) -> None:
+    """Refuse an array that is not there, or has another shape."""
+    if present == expected:
+        return
+    shown = "none"
+    if present is not None:
+        shown = f"one of shape {present}"
+    problem = f"expected an array {name} of shape {expected}, found {shown}; save it anew"
+    raise ModelFileError(path, problem)
 
 
 def write_arrays(
@@ -360,19 +369,17 @@ class _ArrayFile:
 
     def require_arrays(self, *trees: Any) -> None:
         """Refuse other arrays than those of these shapes, before any of them is read."""
-        expected = {}
+        shapes = {}
+        for name in self._content.keys():  # noqa: SIM118 (it is no dict)
+            shapes[name] = tuple(self._content.get_slice(name).get_shape())
         for tree in trees:
             for key_path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
                 if isinstance(leaf, jax.ShapeDtypeStruct):
-                    expected[_name(key_path)] = leaf.shape
-        for name in self._content.keys():  # noqa: SIM118 (it is no dict)
-            shape = tuple(self._content.get_slice(name).get_shape())
-            if name not in expected:
-                problem = f"holds an array {name} that its model does not have; save it anew"
-                raise ModelFileError(self._source, problem)
-            if shape != expected[name]:
-                problem = f"expected an array {name} of shape {expected[name]}, found one of shape"
-                raise ModelFileError(self._source, f"{problem} {shape}; save it anew")
+                    name = _name(key_path)
+                    _require_shape(name, leaf.shape, shapes.pop(name, None), self._source)
+        for name in shapes:
+            problem = f"holds an array {name} that its model does not have; save it anew"
+            raise ModelFileError(self._source, problem)
 
     def read(self) -> dict[str, np.ndarray]:
         """The arrays, which with the header must give the checksum."""
