@@ -1,6 +1,7 @@
 """Damaged logs of every format are read or refused with an error of delan, never with another."""
 
 import struct
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from delan.joints import Joints, Recording
 from delan.logs.doctor import check_up
 from delan.logs.reading import read_log
 from delan.logs.segments import TimeFaults, require_sound
+from delan.report.check_picture import draw_check
 from tests.support.log_writers import WRITERS, motion
 
 # Words and numbers that break a parser where others stood.
@@ -115,6 +117,8 @@ ODD_LOGS = {
     "time beyond all clocks": {"t": with_value(T, 60, 1e200)},
     "steps of nothing": {"t": T * 1e-300},
     "repeated times": {"t": np.repeat(T[::2], 2)},
+    "times too far apart to add": {"t": np.where(np.arange(len(T)) % 2, 1.7e308, T)},
+    "a step beyond all clocks": {"t": T + np.where(T > 0.5, 1e308, 0.0)},
     "positions whose squares are not finite": {"q": Q * 1e200},
     "a position beyond all units": {"q": with_value(Q, 5, 1.7e308)},
     "torques whose squares vanish": {"tau": Q * 1e-200},
@@ -125,6 +129,8 @@ ODD_LOGS = {
 def test_a_log_of_odd_numbers_is_checked_and_refused_by_a_fit(name):
     recording = log_of(**ODD_LOGS[name])
     _, findings = check_up(recording)
+    with np.errstate(all="ignore"):
+        draw_check(recording, findings).savefig(BytesIO(), format="png")
     if name == "torques whose squares vanish":
         assert findings
         return
