@@ -5,7 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from delan.errors import DataError
+from delan.errors import (
+    LONGEST_MESSAGE,
+    CompilerError,
+    DataError,
+    SettingsError,
+    UnreadableLogsError,
+)
 from delan.joints import Joints, Recording, evenly_spaced, nonzero_scale
 from tests.support.members import pendulum
 
@@ -84,3 +90,21 @@ def test_rows_agree_with_the_untrimmed_grid():
 
 def test_constant_columns_get_the_scale_one():
     np.testing.assert_array_equal(nonzero_scale(np.array([0.0, 2.0, np.nan])), [1.0, 2.0, 1.0])
+
+
+def test_messages_are_safe_for_a_terminal_and_bounded():
+    error = DataError("log.csv", "got \x1b[2J\x07\u202e\nnext" + "long" * 10_000 + "; do this")
+    text = str(error)
+    assert text.isprintable()
+    assert len(text) < 2 * LONGEST_MESSAGE
+    assert "\\x1b[2J\\x07\\u202e\\nnext" in text
+    assert text.endswith("; do this")
+    assert str(CompilerError("first line\nsecond\x1b")) == "first line\nsecond\\x1b"
+    several = UnreadableLogsError("2 files:", [DataError("a", "x\ny"), DataError("b", "z")])
+    assert str(several) == "2 files:\n  a: x\\ny\n  b: z"
+
+
+def test_names_that_no_terminal_shows_are_refused():
+    for name in ("a\x1b[2J", "a\nb", "\ud800", "a" * 300):
+        with pytest.raises(SettingsError, match="expected at most 200 printable characters"):
+            Joints((name,), ("revolute",))

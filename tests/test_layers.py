@@ -15,6 +15,7 @@ LAYERS = [
     {"mechanics", "logs", "motions"},
     {"models"},
     {"robots"},
+    {"model_header"},
     {"storage"},
     {"solvers"},
     {"identification"},

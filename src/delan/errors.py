@@ -1,6 +1,15 @@
-"""Exceptions of delan. Their messages say what was given, what was expected and what to do."""
+"""Exceptions of delan. Their messages say what was given, what was expected and what to do.
+
+Messages quote names and values from files. Every exception makes its message safe for a terminal:
+control characters are escaped, and long messages are shortened in the middle.
+"""
 
 import sys
+from collections.abc import Sequence
+
+# Characters of a message; of one with several lines, such as that of a compiler.
+LONGEST_MESSAGE = 2_000
+LONGEST_LINES = 8_000
 
 
 def installing(extra: str) -> str:
@@ -8,8 +17,32 @@ def installing(extra: str) -> str:
     return f"{sys.executable} -m pip install 'delan[{extra}]'"
 
 
+def printable(text: str, longest: int = LONGEST_MESSAGE, *, lines: bool = False) -> str:
+    """Return a text that a terminal shows as it is: no control characters, and not too long.
+
+    With `lines`, line breaks stay. The end of a long text stays, too: it says what to do.
+    """
+    if len(text) > longest:
+        tail = longest // 4
+        text = f"{text[: longest - tail - 3]} … {text[-tail:]}"
+    characters = []
+    for character in text:
+        if character.isprintable() or (lines and character == "\n"):
+            characters.append(character)
+        else:
+            characters.append(character.encode("unicode_escape").decode("ascii"))
+    return "".join(characters)
+
+
 class DelanError(Exception):
     """Base class of all exceptions of delan."""
+
+    # Whether the message may have several lines. Text of a file must not break any.
+    has_lines = False
+
+    def __init__(self, message: str = ""):
+        longest = LONGEST_LINES if self.has_lines else LONGEST_MESSAGE
+        super().__init__(printable(message, longest, lines=self.has_lines))
 
 
 class SettingsError(DelanError, ValueError):
@@ -49,6 +82,15 @@ class DataError(DelanError, ValueError):
         super().__init__(f"{', '.join(where)}: {problem}")
 
 
+class UnreadableLogsError(DelanError, ValueError):
+    """Several logs that cannot be read, one line for each."""
+
+    has_lines = True
+
+    def __init__(self, heading: str, problems: Sequence[DataError]):
+        super().__init__("\n  ".join([heading, *map(str, problems)]))
+
+
 class ModelFileError(DelanError, ValueError):
     """A model file that cannot be read: of another format or version, truncated or damaged."""
 
@@ -67,3 +109,5 @@ class RobotError(DelanError, ValueError):
 
 class CompilerError(DelanError):
     """A missing C compiler, or one that rejects the generated code."""
+
+    has_lines = True

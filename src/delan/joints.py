@@ -60,6 +60,10 @@ class JointUnits(NamedTuple):
     tau: str
 
 
+# Joints of a robot, and characters in the name of one; files that claim more are damaged.
+MOST_JOINTS = 500
+LONGEST_NAME = 200
+
 TURNING_UNITS = JointUnits("rad", "rad/s", "rad/s^2", "N m")
 SLIDING_UNITS = JointUnits("m", "m/s", "m/s^2", "N")
 
@@ -77,6 +81,18 @@ class Joints:
                 f"got {len(self.names)} joint names and {len(self.kinds)} joint kinds; "
                 "give one name and one kind for each joint, and at least one joint"
             )
+        if len(self.names) > MOST_JOINTS:
+            raise SettingsError(
+                f"got {len(self.names)} joints; a robot has at most {MOST_JOINTS} here: choose "
+                "those of one arm"
+            )
+        for name in self.names:
+            # Names are shown on terminals and pages, and stand in the comments of C code.
+            if not name.isprintable() or len(name) > LONGEST_NAME:
+                raise SettingsError(
+                    f"a joint is named {name[:LONGEST_NAME]!r}; expected at most {LONGEST_NAME} "
+                    "printable characters: give it another name"
+                )
         if len(set(self.names)) != len(self.names):
             raise SettingsError(f"joint names must be unique, got {', '.join(self.names)}")
         known = get_args(JointKind)

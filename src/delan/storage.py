@@ -10,10 +10,11 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -23,15 +24,14 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
 from .errors import DelanError, ModelError, ModelFileError
-from .joints import Joints
-from .models.chain import LagrangianChainSettings
-from .models.friction import FrictionSettings, MotorPair
-from .models.model import Blueprint, Model, as_model
-from .models.networks import FeedForwardSettings, LagrangianNetworkSettings
-from .models.trust import Domain, Trust
+from .model_header import KINDS, RESIDUAL, cleaned, require_header
+from .models.dynamics import Normalisation
+from .models.model import Model, as_model
+from .models.trust import Domain, Sketch, Trust
 
 FORMAT = "delan-model"
-FORMAT_VERSION = 1
+# 2: the checksum covers the header, too.
+FORMAT_VERSION = 2
 UNITS = {
     "q": "rad or m",
     "qd": "rad/s or m/s",
@@ -39,19 +39,28 @@ UNITS = {
     "tau": "N m or N",
     "energy": "J",
 }
-KINDS: dict[str, type] = {
-    "lagrangian_chain": LagrangianChainSettings,
-    "lagrangian_network": LagrangianNetworkSettings,
-    "feed_forward_network": FeedForwardSettings,
-}
-# The kind of mechanics with a network beside them; the kind of the mechanics stands under `known`.
-RESIDUAL = "residual"
 # A model file holds a sketch of the log that the model learned from (`delan.logs.excerpts`). From
 # this share of known rows on, a log counts as that one: 20 % are too many for chance.
 SEEN_SHARE = 0.2
-# Networks beyond these sizes come from damaged headers, not from fits.
-MOST_UNITS = 100_000
-MOST_LAYERS = 1_000
+# Characters of the header; that of a fit has 50,000, the history of a checkpoint some millions.
+LONGEST_HEADER = 1 << 24
+# Characters of a certificate; the gate writes some thousands.
+LONGEST_CERTIFICATE = 1 << 20
+# Types of arrays that are written here, by the names that safetensors has for them.
+DTYPES = ("F64", "F32", "I64", "I32", "U64", "U32", "U8", "BOOL")
+# Weights beyond it come from damage: their squares would not be finite in the C code's floats.
+LARGEST_WEIGHT = 1e15
+# Spreads below it would make the scale of an input infinite there.
+SMALLEST_SPREAD = 1e-30
+# The frames of a chain are near rotations after a fit, whose condition number is 1.
+MOST_SINGULAR = 1e8
+
+
+class StoredModel(NamedTuple):
+    """A model and the header of its file, of one and the same reading."""
+
+    model: Model
+    header: dict[str, Any]
 
 
 def save(model: Any, path: str | Path, *, provenance: Mapping[str, Any] | None = None) -> None:
@@ -59,17 +68,25 @@ def save(model: Any, path: str | Path, *, provenance: Mapping[str, Any] | None =
     model = as_model(model)
     header = {
         **_describe(model),
-        "joints": {"names": model.joints.names, "kinds": model.joints.kinds},
+        "joints": {"names": list(model.joints.names), "kinds": list(model.joints.kinds)},
         "units": UNITS,
         "versions": {name: version(name) for name in ("delan", "jax", "equinox")},
-        **(provenance or {}),
     }
     arrays = arrays_of(model.with_trust(None))
     if model.trust is not None:
         sizes = {"members": model.trust.size, "states": len(model.trust.domain.states)}
         header["trust"] = {"level": model.trust.level, **sizes}
         arrays |= arrays_of({"trust": _trust_arrays(model.trust)})
-    write_arrays(path, arrays, FORMAT, header)
+        if model.trust.sketch is not None:
+            header["sketch"] = model.trust.sketch.as_dict()
+    header = cleaned({**header, **(provenance or {})})
+    try:
+        require_header(header)
+        _require_sound(model)
+    except ModelError as error:
+        raise ModelFileError(str(path), f"cannot be written: {error}") from None
+    checksum = write_arrays(path, arrays, FORMAT, header)
+    _drop_other_certificate(path, checksum)
 
 
 def _describe(model: Model) -> dict[str, Any]:
@@ -97,49 +114,115 @@ def _describe(model: Model) -> dict[str, Any]:
     return header
 
 
-def _blueprint(header: Mapping[str, Any]) -> Blueprint:
-    """The structure that a header describes."""
-    joints = Joints(tuple(header["joints"]["names"]), tuple(header["joints"]["kinds"]))
-    friction = _friction_settings(header.get("friction"))
-    kind = header["kind"]
-    if kind == RESIDUAL:
-        kind = header["known"]
-    settings = KINDS[kind](**_with_tuples(header["architecture"]))
-    blueprint = Blueprint.named(joints, settings, friction)
-    if header["kind"] == RESIDUAL:
-        residual = FeedForwardSettings(**header["residual"])
-        blueprint = dataclasses.replace(blueprint, residual=residual)
-    for part in (blueprint.mechanics, blueprint.residual):
-        if getattr(part, "width", 0) > MOST_UNITS or getattr(part, "depth", 0) > MOST_LAYERS:
-            raise ModelError("it asks for an impossibly large network")
-    return blueprint
-
-
 def load(path: str | Path) -> Model:
-    """Read a model that `save` wrote."""
-    arrays, header = read_arrays(path, FORMAT)
+    """Read a model that `save` wrote.
+
+    A file with the certificate of another one beside it is refused, whoever asks for the model.
+    """
+    return read_model(path).model
+
+
+def read_model(path: str | Path) -> StoredModel:
+    """Read a model with the header of its file: both are checked before they are returned."""
+    source = str(path)
     trust = None
+    with _opened(path, FORMAT) as file:
+        header = file.header
+        with _header_errors(source):
+            blueprint = require_header(header)
+            # Shapes take no memory: what the header describes is compared with what the file holds.
+            shape = blueprint.shape
+            if header.get("trust") is not None:
+                trust = _trust_shapes(header["trust"], shape, blueprint.joints.dof)
+        file.require_arrays(shape, {"trust": trust})
+        arrays = file.read()
+    _require_own_certificate(path, header["checksum"])
+    model = with_arrays(shape, arrays, source)
     try:
-        # Shapes take no memory: what the header describes is compared with what the file holds.
-        blueprint = _blueprint(header)
-        shape = blueprint.shape
-        if header.get("trust") is not None:
-            trust = _trust_shapes(header["trust"], shape, blueprint.joints.dof)
-    except (KeyError, TypeError, AttributeError, OverflowError) as error:
-        problem = f"its header is damaged ({type(error).__name__}: {error}); save it anew"
-        raise ModelFileError(str(path), problem) from None
-    except DelanError as error:
-        raise ModelFileError(str(path), f"its header is damaged ({error}); save it anew") from None
-    model = with_arrays(shape, arrays, str(path))
-    if trust is None:
-        return model
-    stored = with_arrays({"trust": trust}, arrays, str(path))["trust"]
-    return _with_trust(model, header["trust"]["level"], stored, str(path))
+        _require_sound(model)
+    except ModelError as error:
+        raise ModelFileError(source, f"its numbers are damaged ({error}); fit it anew") from None
+    if trust is not None:
+        stored = with_arrays({"trust": trust}, arrays, source)["trust"]
+        model = _with_trust(model, header, stored, source)
+    return StoredModel(model, header)
 
 
 def read_header(path: str | Path) -> dict[str, Any]:
     """Return the header of a model file: architecture, joints, units, scores, seed and versions."""
-    return read_arrays(path, FORMAT)[1]
+    return read_model(path).header
+
+
+@contextmanager
+def _header_errors(source: str) -> Iterator[None]:
+    """Report what is wrong with a header as an error of its file."""
+    try:
+        yield
+    except DelanError as error:
+        raise ModelFileError(source, f"its header is damaged ({error}); save it anew") from None
+
+
+def _require_sound(model: Model) -> None:
+    """Refuse numbers that are finite and still make no model: huge, singular, spreads of zero."""
+    for name, array in arrays_of(model.with_trust(None)).items():
+        if not (np.abs(array) <= LARGEST_WEIGHT).all():
+            raise ModelError(f"{name} holds a number that is not finite, or beyond 1e15")
+    for part in (model.mechanics, model.residual):
+        numbers = getattr(part, "normalisation", None)
+        if isinstance(numbers, Normalisation):
+            for name in ("q_std", "qd_std", "qdd_std", "tau_std"):
+                if not (np.asarray(getattr(numbers, name)) >= SMALLEST_SPREAD).all():
+                    raise ModelError(f"the spread {name} of its normalisation is not positive")
+    if model.chain is not None:
+        for number, frame in enumerate(np.asarray(model.chain.turn, dtype=float), start=1):
+            values = np.linalg.svd(frame, compute_uv=False)
+            if not values[0] <= MOST_SINGULAR * values[-1]:
+                name = model.joints.names[number]
+                raise ModelError(f"the frame of joint {name} is singular: it has no axis")
+
+
+def certificate_path(model: str | Path) -> Path:
+    """Return where the gate keeps the certificate of a model file."""
+    return Path(model).with_suffix(".gate.json")
+
+
+def read_certificate(model: str | Path) -> dict[str, Any] | None:
+    """Return the certificate beside a model file, None without one, empty if it is damaged."""
+    try:
+        with certificate_path(model).open(encoding="utf-8") as file:
+            text = file.read(LONGEST_CERTIFICATE + 1)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        return {}
+    if len(text) > LONGEST_CERTIFICATE:
+        return {}
+    try:
+        certificate = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(certificate, dict) or not isinstance(certificate.get("checksum"), str):
+        return {}
+    return certificate
+
+
+def _require_own_certificate(path: str | Path, checksum: str) -> None:
+    """Refuse a file beside the certificate of another: somebody changed one of the two."""
+    certificate = read_certificate(path)
+    if certificate and certificate["checksum"] != checksum:
+        raise ModelFileError(
+            str(path),
+            f"{certificate_path(path).name} beside it is the certificate of another file: the "
+            "model was changed after it was examined; take the model that was examined, or remove "
+            "the certificate and run `delan gate`",
+        )
+
+
+def _drop_other_certificate(path: str | Path, checksum: str) -> None:
+    """Remove the certificate of the model that was replaced by this one."""
+    certificate = read_certificate(path)
+    if certificate and certificate["checksum"] != checksum:
+        certificate_path(path).unlink(missing_ok=True)
 
 
 def _trust_arrays(trust: Trust) -> dict[str, Any]:
@@ -149,12 +232,8 @@ def _trust_arrays(trust: Trust) -> dict[str, Any]:
 
 def _trust_shapes(fields: Mapping[str, Any], shape: Model, dof: int) -> dict[str, Any]:
     """The same as shapes, from the sizes in the header."""
-    level = fields["level"]
     members = fields["members"]
     states = fields["states"]
-    counts = type(members) is int and type(states) is int
-    if not (isinstance(level, float) and 0 < level < 1 and counts):
-        raise ModelError(f"trust at the level {level!r} of {members!r} members, {states!r} states")
 
     def numbers(*sizes: int) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(sizes, float)
@@ -164,9 +243,11 @@ def _trust_shapes(fields: Mapping[str, Any], shape: Model, dof: int) -> dict[str
     return {"members": stacked, "floor": numbers(dof), "band": numbers(dof), "domain": domain}
 
 
-def _with_trust(model: Model, level: float, stored: Mapping[str, Any], path: str) -> Model:
+def _with_trust(
+    model: Model, header: Mapping[str, Any], stored: Mapping[str, Any], path: str
+) -> Model:
     domain = stored["domain"]
-    positive = (domain["spread"] > 0).all() and domain["radius"] > 0
+    positive = (domain["spread"] >= SMALLEST_SPREAD).all() and domain["radius"] >= SMALLEST_SPREAD
     if not positive or (stored["floor"] < 0).any() or (stored["band"] < 0).any():
         problem = "a spread, radius, floor or band of its trust has a wrong sign; fit it again"
         raise ModelFileError(path, problem)
@@ -176,28 +257,12 @@ def _with_trust(model: Model, level: float, stored: Mapping[str, Any], path: str
             floor=stored["floor"],
             band=stored["band"],
             domain=Domain(**domain, joints=model.joints),
-            level=level,
+            level=float(header["trust"]["level"]),
+            sketch=Sketch.of(header.get("sketch")),
         )
         return model.with_trust(trust)
     except ModelError as error:
         raise ModelFileError(path, f"its trust is damaged ({error}); save it anew") from None
-
-
-def _friction_settings(fields: Mapping[str, Any] | None) -> FrictionSettings | None:
-    """The settings of friction from JSON, which knows lists and objects only."""
-    if fields is None:
-        return None
-    pairs = tuple(MotorPair(**pair) for pair in fields["pairs"])
-    return FrictionSettings(**{**_with_tuples(fields), "pairs": pairs})
-
-
-def _with_tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON has lists where settings have tuples."""
-    converted = dict(fields)
-    for name, value in fields.items():
-        if isinstance(value, list):
-            converted[name] = tuple(value)
-    return converted
 
 
 def _name(key_path: tuple[Any, ...]) -> str:
@@ -218,12 +283,11 @@ def with_arrays(tree: Any, arrays: Mapping[str, np.ndarray], path: str) -> Any:
             return leaf
         name = _name(key_path)
         array = arrays.get(name)
-        if array is None or array.shape != leaf.shape:
-            present = "none"
-            if array is not None:
-                present = f"one of shape {array.shape}"
-            problem = f"expected an array {name} of shape {leaf.shape}, found {present}"
-            raise ModelFileError(path, f"{problem}; save it anew")
+        _require_shape(name, leaf.shape, None if array is None else array.shape, path)
+        assert array is not None
+        if array.dtype.kind != np.dtype(leaf.dtype).kind:
+            problem = f"the array {name} holds {array.dtype}, expected {leaf.dtype}; save it anew"
+            raise ModelFileError(path, problem)
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise ModelFileError(
                 path, f"the array {name} holds a non-finite number; fit the model anew"
@@ -233,22 +297,32 @@ def with_arrays(tree: Any, arrays: Mapping[str, np.ndarray], path: str) -> Any:
     return jax.tree_util.tree_map_with_path(stored, tree)
 
 
+def _require_shape(
+    name: str, expected: tuple[int, ...], present: tuple[int, ...] | None, path: str
+) -> None:
+    """Refuse an array that is not there, or has another shape."""
+    if present == expected:
+        return
+    shown = "none"
+    if present is not None:
+        shown = f"one of shape {present}"
+    problem = f"expected an array {name} of shape {expected}, found {shown}; save it anew"
+    raise ModelFileError(path, problem)
+
+
 def write_arrays(
     path: str | Path, arrays: Mapping[str, np.ndarray], kind: str, header: Mapping[str, Any]
-) -> None:
-    """Write arrays and a JSON header to one file, whole or not at all."""
-    described = {
-        **header,
-        "format": kind,
-        "format_version": FORMAT_VERSION,
-        "checksum": _checksum(arrays),
-    }
+) -> str:
+    """Write arrays and a JSON header to one file, whole or not at all; return its checksum."""
+    described = {**header, "format": kind, "format_version": FORMAT_VERSION}
+    described["checksum"] = _checksum(described, arrays)
     text = json.dumps(described, allow_nan=False)
     data = to_bytes(
         {name: np.asarray(array, order="C") for name, array in arrays.items()},
         metadata={"delan": text},
     )
     write_whole(path, lambda file: file.write(data))
+    return described["checksum"]
 
 
 def write_whole(path: str | Path, write: Callable[[Any], Any]) -> None:
@@ -281,27 +355,77 @@ def write_whole(path: str | Path, write: Callable[[Any], Any]) -> None:
 
 def read_arrays(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """The arrays and the JSON header of a file of the given kind."""
+    with _opened(path, kind) as file:
+        return file.read(), file.header
+
+
+class _ArrayFile:
+    """An open file of arrays: its header, and the arrays once somebody asks for them."""
+
+    def __init__(self, source: str, content: Any, header: dict[str, Any]):
+        self._source = source
+        self._content = content
+        self.header = header
+
+    def require_arrays(self, *trees: Any) -> None:
+        """Refuse other arrays than those of these shapes, before any of them is read."""
+        shapes = {}
+        for name in self._content.keys():  # noqa: SIM118 (it is no dict)
+            shapes[name] = tuple(self._content.get_slice(name).get_shape())
+        for tree in trees:
+            for key_path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
+                if isinstance(leaf, jax.ShapeDtypeStruct):
+                    name = _name(key_path)
+                    _require_shape(name, leaf.shape, shapes.pop(name, None), self._source)
+        for name in shapes:
+            problem = f"holds an array {name} that its model does not have; save it anew"
+            raise ModelFileError(self._source, problem)
+
+    def read(self) -> dict[str, np.ndarray]:
+        """The arrays, which with the header must give the checksum."""
+        arrays = {}
+        for name in self._content.keys():  # noqa: SIM118 (it is no dict)
+            if self._content.get_slice(name).get_dtype() not in DTYPES:
+                problem = f"the array {name} holds numbers of a type that no model has"
+                raise ModelFileError(self._source, f"{problem}; save it anew")
+            arrays[name] = self._content.get_tensor(name)
+        if self.header.get("checksum") != _checksum(self.header, arrays):
+            raise ModelFileError(
+                self._source,
+                "its header or its numbers do not match its checksum; the file is damaged, save "
+                "it anew",
+            )
+        return arrays
+
+
+@contextmanager
+def _opened(path: str | Path, kind: str) -> Iterator[_ArrayFile]:
+    """A file of arrays, of the given kind and of this version."""
     source = str(path)
     if not os.path.isfile(path):  # unlike that of a Path, false for names that no file can have
         raise ModelFileError(source, "no such file; check the path")
     foreign = f"is no {kind.removeprefix('delan-')} file of delan; give a file that `delan` wrote"
     begun = _begins(path)
-    arrays = {}
     try:
-        with safe_open(source, framework="numpy") as file:
-            text = (file.metadata() or {}).get("delan")
+        with safe_open(source, framework="numpy") as content:
+            text = (content.metadata() or {}).get("delan")
             if text is None:
                 raise ModelFileError(source, foreign)
-            header = json.loads(text)
-            for name in file.keys():  # noqa: SIM118 (it is no dict)
-                arrays[name] = file.get_tensor(name)
-    except ModelFileError:
+            yield _ArrayFile(source, content, _header(source, text, kind))
+    except DelanError:
         raise
-    except (SafetensorError, OSError, ValueError, TypeError):
+    except (SafetensorError, OSError, ValueError, TypeError, RecursionError):
         problem = foreign
         if begun:
             problem = "was cut off or damaged; copy it again, or write it anew"
         raise ModelFileError(source, problem) from None
+
+
+def _header(source: str, text: str, kind: str) -> dict[str, Any]:
+    """The JSON header in a text, of the given kind and of this version."""
+    if len(text) > LONGEST_HEADER:
+        raise ValueError(f"a header of {len(text)} characters")
+    header = json.loads(text)
     if not isinstance(header, dict) or header.get("format") != kind:
         present = header
         if isinstance(header, dict):
@@ -311,15 +435,11 @@ def read_arrays(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], dic
         )
     if header.get("format_version") != FORMAT_VERSION:
         problem = (
-            f"its format version is {header.get('format_version')}, this delan reads "
-            f"{FORMAT_VERSION}; update delan"
+            f"its format version is {header.get('format_version')!r}, this delan reads "
+            f"{FORMAT_VERSION}; write it anew, or install the version of delan that wrote it"
         )
         raise ModelFileError(source, problem)
-    if header.get("checksum") != _checksum(arrays):
-        raise ModelFileError(
-            source, "its numbers do not match its checksum; the file is damaged, save it anew"
-        )
-    return arrays, header
+    return header
 
 
 def _begins(path: str | Path) -> bool:
@@ -333,8 +453,12 @@ def _begins(path: str | Path) -> bool:
         ) from None
 
 
-def _checksum(arrays: Mapping[str, np.ndarray]) -> str:
+def _checksum(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
+    """A digest of everything in a file: the header, in an order of its own, and all arrays."""
     digest = hashlib.sha256()
+    fields = {name: value for name, value in header.items() if name != "checksum"}
+    text = json.dumps(fields, sort_keys=True, allow_nan=False)
+    digest.update(f"{len(text)} {text}".encode())
     for name in sorted(arrays):
         digest.update(f"{name} {arrays[name].dtype} {arrays[name].shape}".encode())
         digest.update(np.asarray(arrays[name], order="C").tobytes())

@@ -159,7 +159,9 @@ def test_stops_are_explained_and_those_of_zero_left_out(tmp_path):
 
 def test_what_a_fit_left_in_the_file_is_shown(folder):
     provenance = {
-        "scores": {"validation": {"torque": {"nmse_mean": 2e-9, "rmse": [0.1] * 7}}},
+        "scores": {
+            "validation": {"torque": {"nmse_mean": 2e-9, "nmse": [2e-9] * 7, "rmse": [0.1] * 7}}
+        },
         "seed": [0, 7],
         "log": "arm.npz",
         "fit": {"samples": 400, "seconds": 12.0},
@@ -512,7 +514,9 @@ def planar(tilt: float) -> RigidBody:
 
 
 def provenance(rmse: float, dof: int = 2) -> dict[str, Any]:
-    scores = {"validation": {"torque": {"nmse_mean": 1e-6, "rmse": [rmse] * dof}}}
+    scores = {
+        "validation": {"torque": {"nmse_mean": 1e-6, "nmse": [1e-6] * dof, "rmse": [rmse] * dof}}
+    }
     return {"scores": scores, "fit": {"samples": 400, "seconds": 1.0}}
 
 

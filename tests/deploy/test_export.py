@@ -355,7 +355,7 @@ def test_every_file_beside_the_code_keeps_its_name(tmp_path):
 
 
 def test_comments_cannot_be_broken_out_of():
-    joints = Joints(("*/ int main", "b\nc"), ("revolute", "revolute"))
+    joints = Joints(("*/ int main", "b/*c"), ("revolute", "revolute"))
     header = c_source(trained(joints), story={"log": "*/ #error /* x"}).header
     assert header.count("*/") == header.count("/*")
 
@@ -597,7 +597,8 @@ def test_an_output_may_be_the_array_of_an_input(name):
 
 def test_the_command_writes_code_that_runs(tmp_path):
     model = with_motors(trained(MIXED))
-    scores = {"test": {"torque": {"nmse": [0.1, 0.02, 3e-5]}}, "other": {}}
+    torque = {"nmse": [0.1, 0.02, 3e-5], "nmse_mean": 0.04, "rmse": [1.0, None, 0.1]}
+    scores = {"test": {"torque": torque}}
     delan.save(model, tmp_path / "my-arm.delan", provenance={"log": "monday.csv", "scores": scores})
     result = CliRunner().invoke(
         app, ["export", str(tmp_path / "my-arm.delan"), "--json", "--double"]

@@ -36,7 +36,7 @@ from delan.models.networks import (
     LagrangianNetworkSettings,
 )
 from delan.models.rigid_body import RigidBody
-from delan.models.trust import Trust
+from delan.models.trust import Sketch, Trust
 from delan.motions.cosines import cosines
 from delan.robots.arms import TWO_LINK
 from tests.support.members import trust_in
@@ -265,7 +265,8 @@ def test_wrong_settings_are_refused():
 @pytest.fixture(scope="module")
 def files(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("gate")
-    storage.save(sound(), folder / "arm.delan", provenance={"log": "train.npz"})
+    provenance = {"log": "train.npz", "sketch": sketch(motions(*range(6)))}
+    storage.save(sound(), folder / "arm.delan", provenance=provenance)
     item = motions(20, 21)
     columns = {name: getattr(item, name) for name in ("t", "q", "qd", "qdd", "tau", "trajectory")}
     np.savez(folder / "log.npz", **columns)
@@ -294,7 +295,8 @@ def test_the_code_of_a_refused_model_does_not_say_deploy(files, monkeypatch):
     monkeypatch.chdir(files)
     scores = {"test": {"torque": {"nmse": [0.0123, 0.5], "nmse_mean": 0.25, "rmse": [0.1, 0.1]}}}
     said = {"verdict": "Deploy the chain: on the test motion its nMSE is 0.25."}
-    provenance = said | {"name": "chain", "decision": "doubtful", "scores": scores}
+    known = {"sketch": sketch(motions(*range(6)))}
+    provenance = said | known | {"name": "chain", "decision": "doubtful", "scores": scores}
     storage.save(sound(), files / "doubted.delan", provenance=provenance)
     (files / "weak.toml").write_text("torque = 0.5\n")
     assert ran("gate", "doubted.delan", "--log", "log.npz", "--limits", "weak.toml").exit_code == 1
@@ -338,10 +340,25 @@ def test_the_log_it_was_trained_on_is_known_again_by_any_name(files, monkeypatch
         sound(), files / "known.delan", provenance={"log": "log.npz", "sketch": sketch(other)}
     )
     assert ran("gate", "known.delan", "--log", "log.npz", *words).exit_code == 0
-    storage.save(sound(), files / "known.delan", provenance={"sketch": [3, "no number"]})
-    damaged = ran("gate", "known.delan", "--log", "log.npz", *words)
-    assert damaged.exit_code == 2
-    assert "what it says of the log it was trained on is damaged" in damaged.output
+    storage.save(sound(), files / "known.delan")
+    unknown = ran("gate", "known.delan", "--log", "log.npz", *words)
+    assert unknown.exit_code == 1
+    assert json.loads(unknown.stdout)["verdict"] == "refused: unseen motion"
+    assert "does not say what the model learned from" in unknown.stdout
+
+
+def test_a_model_brings_the_sketch_of_its_log_into_any_file(files, monkeypatch):
+    monkeypatch.chdir(files)
+    # Of the prepared samples, as a fit to a dataset knows no other.
+    known = Sketch.of(sketch(motions(20, 21)))
+    trust = sound().trust
+    assert trust is not None
+    storage.save(sound().with_trust(replace(trust, sketch=known)), files / "first.delan")
+    storage.save(storage.load(files / "first.delan"), files / "second.delan")
+    words = ("--log", "log.npz", "--limits", "limits.toml", "--json")
+    for name in ("first.delan", "second.delan"):
+        result = ran("gate", name, *words)
+        assert json.loads(result.stdout)["verdict"] == "refused: unseen motion"
 
 
 def part_of(recording: Recording, rows: slice) -> Recording:
@@ -386,7 +403,12 @@ def test_other_weights_are_not_covered_by_an_old_certificate(files, monkeypatch)
     }
     storage.save(sound(), files / "other.delan", provenance={})
     (files / "other.gate.json").write_text(json.dumps(certificate))
-    assert "certificate is of other weights" in ran("export", "other.delan", "-o", "other").output
+    words = ("--log", "log.npz", "--limits", "limits.toml")
+    for command in (("export", "other.delan", "-o", "other"), ("gate", "other.delan", *words)):
+        refused = ran(*command)
+        assert refused.exit_code > 0
+        assert "other.gate.json beside it is the certificate of another file" in refused.output
+    assert not (files / "other").exists()
     (files / "other.gate.json").write_text("{")
     assert "certificate is damaged" in ran("export", "other.delan", "-o", "other").output
 

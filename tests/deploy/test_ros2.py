@@ -108,7 +108,7 @@ def test_the_plugin_gives_the_numbers_of_jax(tmp_path, name, precision: Precisio
 
 
 def test_the_files_of_the_package_agree(tmp_path):
-    model = chain(Joints(('a \\ "b"??/', "ünd\n"), ("revolute", "revolute")))
+    model = chain(Joints(('a \\ "b"??/', "ünd"), ("revolute", "revolute")))
     made = export(model, tmp_path, ExportSettings("My__arm"), ros2=True)
     package = package_name("My__arm")
     assert package == "my_arm_inverse_dynamics_solver"
@@ -125,7 +125,7 @@ def test_the_files_of_the_package_agree(tmp_path):
     assert (root / "src/My__arm.c").read_text() == (tmp_path / "My__arm.c").read_text()
     source = (root / "src/solver.cpp").read_text()
     assert r'"a \134 \042b\042\077\077/"' in source
-    assert r'"\303\274nd\012"' in source
+    assert r'"\303\274nd"' in source
     assert not any(
         "@" in (root / path).read_text().replace("you@", "")
         for path in ("CMakeLists.txt", "package.xml")

@@ -1,1 +1,1 @@
-"""Attacks on the package: generators with a seed and a count, which end by themselves."""
+"""Attacks on delan: files, logs and signals made to break it, each with a seed and a count."""

@@ -1,29 +1,34 @@
-"""Run attacks: `python -m tests.hostile PART --count N --seed S`; exit code 1 if one succeeds."""
+"""`python -m tests.hostile models|logs|signals --count N --seed S`: attack, report what broke.
+
+Each attack is a module of this package with a function `attack(count, seed, folder) -> Outcome`.
+"""
 
 import argparse
 import importlib
 import sys
+import tempfile
+from pathlib import Path
 
-# Each part is a module with a function `attack(count, seed)`, which prints what it does and returns
-# what broke, a sentence for each case.
-PARTS = {
+ATTACKS = {
+    "models": "model files whose bytes, fields, arrays and shapes were changed",
+    "logs": "logs of every format whose bytes and values were changed",
     "signals": "random signals to the processes of `delan online`",
 }
 
 
 def main() -> int:
-    """Run one part and print what broke."""
-    parser = argparse.ArgumentParser(prog="python -m tests.hostile", description=__doc__)
-    parser.add_argument("part", choices=PARTS, help="; ".join(map(": ".join, PARTS.items())))
-    parser.add_argument("--count", type=int, default=10, help="number of cases")
-    parser.add_argument("--seed", type=int, default=0, help="random seed of the cases")
-    given = parser.parse_args()
-    attack = importlib.import_module(f"tests.hostile.{given.part}").attack
-    broken = attack(given.count, given.seed)
-    for sentence in broken:
-        print(sentence)
-    print(f"{given.part}: {given.count} cases, seed {given.seed}: {len(broken)} broken")
-    return 1 if broken else 0
+    parser = argparse.ArgumentParser(prog="python -m tests.hostile")
+    attacks = parser.add_subparsers(dest="attack", required=True)
+    for name, text in ATTACKS.items():
+        attack = attacks.add_parser(name, help=text)
+        attack.add_argument("--count", type=int, default=200)
+        attack.add_argument("--seed", type=int, default=0)
+    chosen = parser.parse_args()
+    module = importlib.import_module(f"tests.hostile.{chosen.attack}")
+    with tempfile.TemporaryDirectory() as folder:
+        outcome = module.attack(chosen.count, chosen.seed, Path(folder))
+    print(outcome)
+    return 0 if outcome.sound else 1
 
 
 if __name__ == "__main__":

@@ -8,10 +8,10 @@ must be inside the limits of its joint.
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -24,6 +24,8 @@ from delan.errors import DataError
 from delan.logs.recording_file import read_rows
 from delan.online.channels import SEGMENTS, sweep
 from delan.robots.arms import TWO_LINK
+
+from .trial import Outcome
 
 END = 5.0  # time to end in after being asked [s]
 READY = 120.0  # time to start in, which is no part of the attack [s]
@@ -85,27 +87,29 @@ def random_case(rng: random.Random) -> Case:
     )
 
 
-def attack(count: int, seed: int) -> list[str]:
-    """Run so many cases; return what broke."""
-    broken = []
-    slowest = 0.0
+def attack(count: int, seed: int, folder: Path) -> Outcome:
+    """Run so many cases, each in a folder of its own; `longest` is the slowest end of a run."""
+    outcome = Outcome(cases=count)
     for number in range(count):
         case = random_case(random.Random(f"{seed} {number}"))
-        with tempfile.TemporaryDirectory(prefix="delan-hostile-") as folder:
-            run = Attacked(Path(folder))
-            try:
-                problems = run.suffer(case)
-            finally:
-                run.clear()
-        slowest = max(slowest, run.seconds)
+        own = folder / str(number)
+        own.mkdir()
+        run = Attacked(own)
+        try:
+            problems = run.suffer(case)
+        finally:
+            run.clear()
+        shutil.rmtree(own)
+        if run.seconds > outcome.longest:
+            outcome.longest = run.seconds
+            outcome.slowest = str(case)
         print(
             f"{number}: {case}: code {run.code}, {run.seconds:.1f} s, {run.rows} rows", flush=True
         )
-        broken += [f"case {number} ({case}): {problem}" for problem in problems]
+        outcome.faults += [f"case {number} ({case}): {problem}" for problem in problems]
         if problems:
             print(run.output, flush=True)
-    print(f"slowest end after {slowest:.1f} s")
-    return broken
+    return outcome
 
 
 class Attacked:

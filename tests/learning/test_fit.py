@@ -14,6 +14,7 @@ from delan.learning import contenders
 from delan.learning.fit_settings import FitSettings
 from delan.learning.model_fit import fit_model
 from delan.learning.study import Study
+from delan.logs.excerpts import share_known
 from delan.models.networks import LagrangianNetworkSettings
 from delan.models.rigid_body import RigidBody
 from delan.robots.arms import TWO_LINK
@@ -33,7 +34,7 @@ def brief(monkeypatch):
 
 
 @pytest.mark.usefixtures("brief")
-def test_the_best_on_validation_is_chosen_and_all_are_scored():
+def test_the_best_on_validation_is_chosen_and_all_are_scored(tmp_path):
     result = delan.fit(noisy(pendulum(), 0.01), friction=None, seed=2)
     assert result.best.name == "chain"
     assert {entry.name for entry in result.entries} == {"chain", "delan", "feedforward", "constant"}
@@ -47,6 +48,10 @@ def test_the_best_on_validation_is_chosen_and_all_are_scored():
     # H = 0.5 kg m², as exact as 250 samples with 1 % of noise allow
     inertia = np.asarray(result.model.mass_matrix(jnp.array([0.3])))
     assert inertia == pytest.approx(0.5, rel=0.02)
+    # A model that is saved by itself still says what it learned from.
+    delan.save(result.model, tmp_path / "m.delan")
+    known = storage.read_header(tmp_path / "m.delan")["sketch"]
+    assert share_known(known, result.dataset) > 0.9
 
 
 @pytest.mark.slow

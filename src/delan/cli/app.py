@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 from typer.core import TyperGroup
 
-from ..errors import DelanError, SettingsError
+from ..errors import DelanError, SettingsError, printable
 
 if TYPE_CHECKING:
     from ..joints import Recording
@@ -36,7 +36,7 @@ WIDE = 110
 
 def say(message: str) -> None:
     """Print one line on stderr."""
-    typer.echo(f"delan: {message}", err=True)
+    typer.echo(f"delan: {printable(message)}", err=True)
 
 
 def say_if_excerpt(recording: "Recording", name: str) -> None:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..errors import DataError, DelanError
+from ..errors import DataError, DelanError, UnreadableLogsError
 from .app import app, json_flag, judging_command, require_picture, write_picture
 from .log_options import LogsArgument, described_robot, name_of, takes_log_options
 
@@ -87,11 +87,11 @@ def _all_errors(first: DataError, logs: Sequence[Path], options: "LogOptions") -
         try:
             next(stream_log(file, options, rows=1, sound=False))
         except DataError as error:
-            problems.append(str(error))
+            problems.append(error)
     if len(problems) < 2:
         return first
     heading = f"{len(problems)} of {len(files)} files cannot be read:"
-    return DelanError("\n  ".join([heading, *problems]))
+    return UnreadableLogsError(heading, problems)
 
 
 def _count(findings: Sequence["Finding"], severity: "Severity") -> int:

@@ -139,9 +139,8 @@ def read_description(path: Path) -> Description:
     from ..models.geometry import learned_arm
     from ..models.model import without_trust
 
-    header = storage.read_header(path)
     with jax.enable_x64(True):  # all digits that the file has
-        stored: Any = storage.load(path)
+        stored, header = storage.read_model(path)
         model: Any = without_trust(stored)
         if model.chain is None:
             return Description(path, header, model)
@@ -174,7 +173,9 @@ def _torque_errors(header: dict[str, Any]) -> dict[str, Any]:
     fit = header.get("fit") or {}
     if "validation" not in scores or "samples" not in fit:
         return {}
-    rmse = np.array(scores["validation"]["torque"]["rmse"])
+    rmse = np.array(scores["validation"]["torque"]["rmse"], dtype=float)
+    if not np.isfinite(rmse).all():  # null in the file, where a joint had none
+        return {}
     return {"rmse": rmse, "samples": int(fit["samples"])}
 
 

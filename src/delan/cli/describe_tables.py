@@ -89,7 +89,10 @@ def _origin(description: Description) -> Iterator[str]:
         yield f"Learned {', '.join(learned)}."
     errors = []
     for name, scores in (header.get("scores") or {}).items():
-        errors.append(f"{scores['torque']['nmse_mean']:.2e} on {name}")
+        error = scores["torque"]["nmse_mean"]
+        # No nMSE where the torques were constant.
+        shown = "none" if error is None else f"{error:.2e}"
+        errors.append(f"{shown} on {name}")
     if errors:
         yield f"Torque nMSE: {', '.join(errors)}."
     versions = ", ".join(f"{name} {number}" for name, number in header["versions"].items())

@@ -24,12 +24,12 @@ def evaluate(
     torque.
     """
     from ..learning import scores as scoring
-    from ..storage import load
+    from ..storage import read_model
 
     began = time.perf_counter()
-    learned = load(model)
-    _, dataset = read_for_model(model, learned.joints, log, log_options)
-    scores = scoring.evaluate(learned, dataset)
+    stored = read_model(model)
+    _, dataset = read_for_model(model, stored, log, log_options)
+    scores = scoring.evaluate(stored.model, dataset)
     if as_json:
         seconds = time.perf_counter() - began
         typer.echo(json.dumps({**scores.as_dict(), "seconds": seconds, "model": str(model)}))

@@ -84,8 +84,7 @@ def export(*, request: ExportRequest) -> None:
     from ..deploy.project import history_of
 
     with jax.enable_x64(True):  # all digits that the file has
-        learned = storage.load(request.model)
-    header = storage.read_header(request.model)
+        learned, header = storage.read_model(request.model)
     verdict = gate_verdict(request.model, header)
     payload = {
         "folder": str(request.folder),

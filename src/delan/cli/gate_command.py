@@ -1,7 +1,6 @@
 """The command `delan gate`: a model is examined; a certificate is printed and kept beside it."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,13 +8,16 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from ..errors import ModelFileError, SettingsError
+from ..errors import SettingsError, printable
 from .app import ModelArgument, app, json_flag, judging_command, versions
 from .log_options import name_of, read_for_model, takes_log_options
 
 if TYPE_CHECKING:
     from ..deploy.certificate import Certificate, Check
-    from ..joints import Recording
+    from ..joints import Dataset, Recording
+
+# Characters of a text of the certificate that are shown and written into code.
+LONGEST_VERDICT = 500
 
 
 @app.command()
@@ -64,16 +66,16 @@ def gate(
     from ..deploy.workspace import limits_of_urdf, read_limits
 
     with jax.enable_x64(True):  # all digits that the file has
-        learned = storage.load(model)
+        stored = storage.read_model(model)
+    learned, header = stored
     if limits is None:
         robot = limits_of_urdf(limits_file, learned.joints)
     else:
         robot = read_limits(limits, learned.joints)
-    recording, dataset = read_for_model(model, learned.joints, log, log_options)
-    header = storage.read_header(model)
+    recording, dataset = read_for_model(model, stored, log, log_options)
     examined = examine(learned, robot, dataset, GateSettings(seed=seed))
-    unseen = _unseen_check(model, header, recording)
-    certificate = Certificate((*unseen, *examined.checks), examined.seed)
+    unseen = _unseen_check(header, recording, dataset)
+    certificate = Certificate((unseen, *examined.checks), examined.seed)
     payload = certificate.as_dict() | {
         "model": model.name,
         "checksum": header["checksum"],
@@ -82,7 +84,7 @@ def gate(
         "limits": limits_file.name,
         "versions": versions("delan", "jax", "numpy"),
     }
-    path = _certificate_path(model)
+    path = storage.certificate_path(model)
     storage.write_whole(path, lambda file: file.write(json.dumps(payload, indent=1).encode()))
     if as_json:
         typer.echo(json.dumps(payload | {"certificate": str(path)}))
@@ -93,37 +95,34 @@ def gate(
         raise typer.Exit(1)
 
 
-def _unseen_check(model: Path, header: dict[str, Any], recording: "Recording") -> Iterator["Check"]:
-    """Whether the log is the one that the model was trained on, if the model file says of which."""
+def _unseen_check(header: dict[str, Any], recording: "Recording", dataset: "Dataset") -> "Check":
+    """Whether the log is the one that the model was trained on; a file that does not say fails."""
     from ..deploy.certificate import unseen_motion
     from ..logs.excerpts import share_known
 
-    if "sketch" not in header:
-        return
-    try:
-        yield unseen_motion(share_known(header["sketch"], recording))
-    except (KeyError, TypeError, ValueError, OverflowError):
-        raise ModelFileError(
-            str(model), "what it says of the log it was trained on is damaged; fit it anew"
-        ) from None
-
-
-def _certificate_path(model: Path) -> Path:
-    return model.with_suffix(".gate.json")
+    known = header.get("sketch")
+    if known is None:
+        return unseen_motion(None)
+    # A model that was fitted to a dataset has a sketch of prepared samples.
+    return unseen_motion(max(share_known(known, recording), share_known(known, dataset)))
 
 
 def gate_verdict(model: Path, header: dict[str, Any]) -> str:
-    """Return what the gate said of just these weights, in one line."""
-    try:
-        certificate = json.loads(_certificate_path(model).read_text(encoding="utf-8"))
-        if certificate["checksum"] != header["checksum"]:
-            return "the certificate is of other weights; run `delan gate`"
-        where = f"log {certificate['log']}, limits {certificate['limits']}"
-        return f"{certificate['verdict']} ({where})"
-    except OSError:
+    """Return what the gate said of just this file, in one line."""
+    from ..storage import read_certificate
+
+    certificate = read_certificate(model)
+    if certificate is None:
         return "never examined; run `delan gate`"
-    except (ValueError, KeyError, TypeError):
-        return "the certificate is damaged; run `delan gate`"
+    texts = []
+    for name in ("verdict", "log", "limits"):
+        text = certificate.get(name)
+        # A certificate of another file is refused when the model is read.
+        if not isinstance(text, str) or certificate["checksum"] != header["checksum"]:
+            return "the certificate is damaged; run `delan gate`"
+        texts.append(printable(text, LONGEST_VERDICT))
+    verdict, log, limits = texts
+    return f"{verdict} (log {log}, limits {limits})"
 
 
 def _show(certificate: "Certificate", name: str) -> None:

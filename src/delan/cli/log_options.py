@@ -3,14 +3,14 @@
 A command reads a log by its options alone, for a model file, or with the URDF of the robot.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import ModelFileError, SettingsError
+from ..errors import ModelError, ModelFileError, SettingsError
 from .app import option, say_if_excerpt, takes
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..logs.doctor.checked_log import DescribedRobot
     from ..logs.options import LogOptions
     from ..logs.preparation import PreparationSettings
+    from ..storage import StoredModel
 
 LOG_FORMS = "CSV, Parquet, npz, MAT, HDF5 or a ROS 2 bag"
 # Memory for the values of a log, unless another size is given [MB].
@@ -144,20 +145,20 @@ def name_of(logs: Sequence[Path]) -> str:
 
 
 def read_for_model(
-    model: Path, joints: "Joints", logs: Sequence[Path], options: "LogOptions"
+    model: Path, stored: "StoredModel", logs: Sequence[Path], options: "LogOptions"
 ) -> tuple["Recording", "Dataset"]:
-    """Read logs to judge a model file with these joints; also prepared as its own log was.
+    """Read logs to judge the model of a file; also prepared as its own log was.
 
     Accelerations that are in the log are used as they are.
     """
     from ..logs.preparation import PreparationSettings, prepare
     from ..logs.reading import read_log
 
-    recording = with_kinds_of(joints, read_log(list(logs), options))
+    recording = with_kinds_of(stored.model.joints, read_log(list(logs), options))
     say_if_excerpt(recording, name_of(logs))
     settings = PreparationSettings()
     if recording.qdd is None:
-        settings = _preparation_of_file(model)
+        settings = _preparation_of(model, stored.header)
     return recording, prepare(recording, settings)
 
 
@@ -172,20 +173,14 @@ def with_kinds_of(joints: "Joints", recording: "Recording") -> "Recording":
     return replace(recording, joints=replace(recording.joints, kinds=joints.kinds))
 
 
-def _preparation_of_file(model: Path) -> "PreparationSettings":
+def _preparation_of(model: Path, header: Mapping[str, Any]) -> "PreparationSettings":
     """Return how the log of a model file was prepared; the usual way if the file does not say."""
     from ..logs.preparation import PreparationSettings
-    from ..storage import read_header
+    from ..model_header import settings_of
 
-    stored = read_header(model).get("preparation") or {}
-    known = [field.name for field in fields(PreparationSettings)]
-    settings = {}
     try:
-        for name, value in stored.items():
-            if name in known:
-                settings[name] = value
-        return PreparationSettings(**settings)
-    except (TypeError, AttributeError, SettingsError) as error:
+        return settings_of(PreparationSettings, header.get("preparation") or {}, "preparation")
+    except (ModelError, SettingsError) as error:
         problem = f"its preparation of logs is damaged ({error}); save it anew"
         raise ModelFileError(str(model), problem) from None
 

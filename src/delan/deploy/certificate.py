@@ -25,7 +25,9 @@ _NEARER = (
 CHECKS = {
     "unseen motion": Reason(
         why="error, band and domain mean nothing on motion that the model was trained on",
-        cure="give a log of motion that took no part in the fit",
+        cure="give a log of motion that took no part in the fit; a file that does not say what "
+        "its model learned from is written anew by `delan fit`, or by `delan.save` of the model of "
+        "a `delan.fit`",
     ),
     "mechanics": Reason(
         why="without mechanics nobody can say that it gives no energy or stays small where it was "
@@ -209,10 +211,13 @@ class Certificate:
         }
 
 
-def unseen_motion(share: float) -> Check:
-    """Whether a log holds other rows than those that the model was trained on."""
+def unseen_motion(share: float | None) -> Check:
+    """Whether a log holds other rows than those that the model was trained on; None: unknown."""
     asked = (
         f"less than {100 * SEEN_SHARE:.0f} % of this log's rows in the one that the model learned "
         "from"
     )
+    if share is None:
+        found = "the model file does not say what the model learned from"
+        return Check("unseen motion", False, asked, found)
     return Check("unseen motion", share < SEEN_SHARE, asked, f"{100 * share:.0f} %")

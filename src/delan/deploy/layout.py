@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 
 from ..errors import ModelError, SettingsError
 from ..joints import Joints
+from ..model_header import LARGEST_NUMBER
 from ..models.chain import LagrangianChain
 from ..models.friction import Friction, FrictionSettings
 from ..models.model import Model, as_model
@@ -165,9 +166,10 @@ class Numbers:
             for name, values in _blocks(model, np):
                 blocks.append((name, np.asarray(values, dtype=float).ravel()))
         for name, values in blocks:
-            if not np.isfinite(values).all():
+            if not (np.abs(values) <= LARGEST_NUMBER).all():
                 raise ModelError(
-                    f"the model holds numbers that are not finite (block {name}); fit it again"
+                    "the model holds numbers that are not finite or, in float, would not be "
+                    f"(block {name}); fit it again"
                 )
         return cls(tuple(blocks))
 

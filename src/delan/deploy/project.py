@@ -157,9 +157,10 @@ def history_of(header: Mapping[str, Any]) -> dict[str, str]:
             f"{header['name']}{doubt.get(str(header.get('decision')), '')}"
         )
     for part, scores in (header.get("scores") or {}).items():
-        if "torque" in scores:
-            errors = [f"{error:.2g}" for error in scores["torque"]["nmse"]]
-            history[f"torque nMSE per joint on {part}"] = ", ".join(errors)
+        errors = []
+        for error in scores["torque"]["nmse"]:
+            errors.append("–" if error is None else f"{error:.2g}")
+        history[f"torque nMSE per joint on {part}"] = ", ".join(errors)
     return history
 
 
@@ -179,6 +180,8 @@ def _reference(model: Any) -> dict[str, np.ndarray]:
         results = _results(plain, jnp.asarray(q), jnp.asarray(qd), jnp.asarray(push))
     for name, values in results.items():
         tables[name] = np.asarray(values).reshape(CASES, -1)
+        if not np.isfinite(tables[name]).all():
+            raise ModelError(f"the model's {name} is not finite in ordinary states; fit it again")
     return tables
 
 

@@ -17,10 +17,12 @@ from jaxtyping import PRNGKeyArray
 
 from ..errors import DataError, ModelError
 from ..joints import Dataset, Recording
+from ..logs.excerpts import sketch
 from ..logs.filters import HIGHEST_CUTOFF
 from ..logs.preparation import PreparationSettings, prepare, scoring_bandwidth
 from ..logs.segments import usual_step
 from ..models.model import Architecture, Model
+from ..models.trust import Sketch
 from ..solvers.linearised import one_blas_thread
 from ..solvers.loss import SECONDS, Objective
 from ..solvers.stages import SAMPLES
@@ -239,6 +241,9 @@ class _Job:
     def _outlook(self, best: Entry, study: Study) -> "_Outlook":
         """What a fit says of its best model beyond its errors."""
         trusted = self._trust(best, study)
+        assert trusted.trust is not None
+        known = Sketch.of(sketch(self.data))
+        trusted = trusted.with_trust(replace(trusted.trust, sketch=known))
         other_motion = self._other_motion(best, study)
         return _Outlook(trusted, other_motion, *self._more_data(best, study))
 

@@ -9,17 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NoReturn
 
-from ..errors import DataError
-from ..joints import COMPONENTS, SHAPE_REMEDY, Joints
+from ..errors import DataError, SettingsError
+from ..joints import COMPONENTS, MOST_JOINTS, SHAPE_REMEDY, Joints
 from .column_names import ColumnName, parse_name, says_degrees
 from .formats import Sheet
 from .options import QUANTITIES, REQUIRED, LogOptions
 
 # Names shown in an error.
 _MOST_NAMES = 40
-
-# More joints than any robot has: the axes of an array were confused.
-_MOST_JOINTS = 500
 
 JointKey = int | str
 
@@ -76,9 +73,6 @@ def find_columns(sheet: Sheet, options: LogOptions) -> ColumnLayout:
     if "tau" not in groups:
         _refuse_without(sheet, "tau")
     joints = _joints(sheet, options, groups)
-    if joints.dof > _MOST_JOINTS:
-        problem = f"holds {joints.dof} joints, more than any robot has; map its columns by --map"
-        raise DataError(sheet.source, problem)
     degrees = set()
     for quantity, group in groups.items():
         if any(map(says_degrees, group.columns.values())):
@@ -281,7 +275,11 @@ def _joints(sheet: Sheet, options: LogOptions, groups: Mapping[str, Group]) -> J
         # Of the named joints only those asked for need columns of all quantities.
         if options.joints and set(options.joints) <= set(names):
             names = tuple(filter(options.joints.__contains__, names))
-        return Joints(names, ("revolute",) * len(names))
+        _require_few(sheet, len(names))
+        try:
+            return Joints(names, ("revolute",) * len(names))
+        except SettingsError as error:
+            raise DataError(sheet.source, str(error)) from None
     if group.style == "whole":
         dof = _width(sheet, group.columns[0])
     elif group.style == "listed":
@@ -290,7 +288,15 @@ def _joints(sheet: Sheet, options: LogOptions, groups: Mapping[str, Group]) -> J
         dof = len(_joint_numbers(groups))
     if sheet.joints is not None and sheet.joints.dof == dof:
         return sheet.joints
+    _require_few(sheet, dof)
     return Joints.revolute(dof)
+
+
+def _require_few(sheet: Sheet, dof: int) -> None:
+    """Refuse more joints than any robot has: the axes of an array were confused."""
+    if dof > MOST_JOINTS:
+        problem = f"holds {dof} joints, more than any robot has; map its columns by --map"
+        raise DataError(sheet.source, problem)
 
 
 def _width(sheet: Sheet, name: str) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.spatial import KDTree
 
-from ..joints import Excerpt, Recording, RowRange, evenly_spaced, nonzero_scale
+from ..joints import Dataset, Excerpt, Recording, RowRange, evenly_spaced, nonzero_scale
 from .segments import require_sound, trajectory_bounds, usual_step
 
 # A part is joined from at least this many pieces, so that its size comes near the limit.
@@ -229,7 +229,7 @@ class ExcerptBuilder:
         return tuple(long or segments)
 
 
-def sketch(recording: Recording) -> dict[str, Any]:
+def sketch(recording: Recording | Dataset) -> dict[str, Any]:
     """Return the number of rows, and the positions and torques of some of them, for JSON."""
     moving = np.flatnonzero(_moving(recording))
     rows = moving[evenly_spaced(len(moving), SKETCH_ROWS)]
@@ -239,7 +239,7 @@ def sketch(recording: Recording) -> dict[str, Any]:
     return {"rows": len(recording.t), "kept": rounded}
 
 
-def share_known(known: Mapping[str, Any], recording: Recording) -> float:
+def share_known(known: Mapping[str, Any], recording: Recording | Dataset) -> float:
     """Estimate the share of a recording's rows that belong to the log behind a sketch."""
     sketched = np.asarray(known["kept"], dtype=float)
     width = 2 * recording.joints.dof
@@ -260,11 +260,13 @@ def share_known(known: Mapping[str, Any], recording: Recording) -> float:
     return float(min(1.0, present.mean() * known["rows"] / len(recording.t)))
 
 
-def _states(recording: Recording, rows: np.ndarray | slice) -> Float[np.ndarray, "rows values"]:
+def _states(
+    recording: Recording | Dataset, rows: np.ndarray | slice
+) -> Float[np.ndarray, "rows values"]:
     return np.concatenate([recording.q[rows], recording.tau[rows]], axis=1, dtype=float)
 
 
-def _moving(recording: Recording) -> Bool[np.ndarray, " rows"]:
+def _moving(recording: Recording | Dataset) -> Bool[np.ndarray, " rows"]:
     """Return the faster half of the rows: at rest, other logs of the robot look the same."""
     spread = nonzero_scale(recording.q.std(axis=0))
     steps = np.abs(np.gradient(recording.q, axis=0) / spread).max(axis=1)

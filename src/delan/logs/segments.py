@@ -37,6 +37,14 @@ OTHER_RATE = 0.1
 # No robot is logged at less than 2 Hz [s]: longer steps are in ms, µs or ns.
 SLOWEST_STEP = 0.5
 
+# Nor at more than 1 MHz [s]: shorter steps are in hours, in days, or damage.
+SHORTEST_STEP = 1e-6
+
+# Sizes that a measured value may have, whatever its unit. Squares and products of larger numbers
+# are not finite, and those of smaller ones vanish, so that nothing can be computed from them.
+LARGEST_VALUE = 1e15
+SMALLEST_VALUE = 1e-30
+
 # Gaps up to this time [s], or this many steps if that is longer, are interpolated linearly where a
 # low-pass follows: below its cut-off they carry no information of their own.
 BRIDGED = 0.02
@@ -226,7 +234,8 @@ class TimeFaults:
     def _examine(self, start: int, end: int) -> list[LogSegment]:
         """Mark the faults of one trajectory and return its segments."""
         t = self.t[start:end]
-        steps = np.diff(t)
+        # A row without a time is missing; the steps to and from it are neither gaps nor resets.
+        steps = np.diff(np.where(np.isfinite(t), t, np.nan))
         known = _steps(t)
         usual = known.usual
         jitter = known.jitter
@@ -280,6 +289,24 @@ def fresh_rows(table: Float[np.ndarray, "time columns"]) -> Bool[np.ndarray, " t
     return fresh
 
 
+def measurable(recording: Recording) -> Recording:
+    """Return the recording with infinity for values that are too large to have been measured.
+
+    Those that are too small for it become zero. Nothing else changes.
+    """
+    columns = {}
+    for name, values in recording.columns.items():
+        columns[name] = values
+        size = np.abs(values)
+        large = (size > LARGEST_VALUE) & np.isfinite(values)
+        small = (size < SMALLEST_VALUE) & (size > 0)
+        if name != "trajectory" and (large.any() or small.any()):
+            columns[name] = np.where(
+                small, 0.0, np.where(large, np.copysign(np.inf, values), values)
+            )
+    return recording.with_columns(columns)
+
+
 def require_sound(recording: Recording) -> Recording:
     """Refuse non-finite values, time that does not increase, mixed rates inside a trajectory and
     wrong velocity units.
@@ -295,13 +322,15 @@ def require_sound(recording: Recording) -> Recording:
 
 def _require_finite(recording: Recording) -> None:
     for name, values in recording.columns.items():
-        finite = np.isfinite(values)
+        finite = np.abs(values) <= LARGEST_VALUE  # false for NaN
         if finite.all():
             continue
         row, *joint = np.argwhere(~finite)[0].tolist()
         column = "".join([name, *map(str, joint)])
         value = values[(row, *joint)]
         problem = f"expected a finite number, got {value}; fix the value or remove the row"
+        if np.isfinite(value):
+            problem = f"{value:g} is no measured value in any unit; fix it or remove the row"
         raise DataError(recording.source, problem, column=column, row=row)
 
 
@@ -335,6 +364,12 @@ def _require_steady_time(recording: Recording) -> None:
             )
             raise DataError(recording.source, problem, column="t", row=row)
         step = float(np.median(steps))
+        if step < SHORTEST_STEP:
+            problem = (
+                f"the usual step is {step:.6g} s, and no robot is logged that fast; "
+                "give --time-scale, the seconds in one unit of the log's time"
+            )
+            raise DataError(recording.source, problem, column="t", row=start)
         odd = np.flatnonzero(np.abs(steps - step) > ODD_STEP * step)
         if len(odd) > MIXED_SHARE * len(steps):
             problem = (

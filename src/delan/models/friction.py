@@ -35,6 +35,11 @@ PerJoint = Float[Numbers, " dof"]
 PerMotor = Float[Numbers, " motors"]
 Memory = Float[Numbers, "stops motors"]
 
+# Range of radii, speeds and ratios: the C code computes their inverses and squares in float.
+SMALLEST = 1e-9
+LARGEST = 1e9
+_RANGE = f"expected {SMALLEST:g} to {LARGEST:g} in size"
+
 # The largest share of the load that load friction may take: at 1 no torque would move the joint.
 MOST_LOAD = 0.9
 
@@ -54,7 +59,7 @@ class MotorPair:
             )
         if not _is_positive(abs(self.ratio)):
             raise SettingsError(
-                f"the ratio of a motor pair must be finite and not zero, got {self}"
+                f"the ratio of a motor pair must be finite and not zero, got {self}; {_RANGE}"
             )
 
 
@@ -98,12 +103,13 @@ class FrictionSettings:
             )
         if not (self.radii and _all_distinct(self.radii, _is_positive)):
             raise SettingsError(
-                f"radii is a tuple of different numbers, positive and finite, got {self.radii!r}"
+                f"radii is a tuple of different numbers, positive and finite, "
+                f"got {self.radii!r}; {_RANGE}"
             )
         speeds = {"width of the Coulomb step": self.width, "stribeck_speed": self.stribeck_speed}
         for name, value in speeds.items():
             if not _is_positive(value):
-                raise SettingsError(f"{name} must be positive and finite, got {value}")
+                raise SettingsError(f"{name} must be positive and finite, got {value}; {_RANGE}")
 
     @property
     def stops(self) -> tuple[float, ...]:
@@ -135,7 +141,7 @@ class FrictionSettings:
 
 
 def _is_positive(value: float) -> bool:
-    return 0 < value < float("inf")
+    return SMALLEST <= value <= LARGEST
 
 
 def _all_distinct(values: Any, fits: Callable[[Any], bool]) -> bool:

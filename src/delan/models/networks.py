@@ -145,6 +145,7 @@ class FeedForwardNetwork(eqx.Module):
 Positive = Literal["softplus", "relu"]
 POSITIVE: dict[str, Callable[[Array], Array]] = {"softplus": jax.nn.softplus, "relu": jax.nn.relu}
 Gravity = Literal["potential", "vector"]
+SMALLEST_OFFSET = 1e-12
 
 
 @dataclass(frozen=True)
@@ -175,9 +176,11 @@ class LagrangianNetworkSettings:
 
     def __post_init__(self) -> None:
         require_layers(self.width, self.depth, self.activation)
-        if not 0 < self.offset < float("inf"):
+        # In float, as the C code has it, the square of a smaller offset is zero.
+        if not SMALLEST_OFFSET <= self.offset <= 1 / SMALLEST_OFFSET:
             raise SettingsError(
-                f"the offset of the diagonal must be positive and finite, got {self.offset}"
+                f"the offset of the diagonal must be positive and finite, got {self.offset}; "
+                f"expected {SMALLEST_OFFSET:g} to {1 / SMALLEST_OFFSET:g}"
             )
         if not 0 <= self.focus <= 1:
             raise SettingsError(f"focus is a power between 0 and 1, got {self.focus}")

@@ -1,5 +1,6 @@
 """Trust in a model: an ensemble, a calibrated band of torques, and the domain of the data."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -88,6 +89,30 @@ def apart(
     return array.sqrt(array.sum((away / spread[None]) ** 2, axis=1))
 
 
+class Sketch(eqx.Module):
+    """Some rows of the log that a model learned from, by which the log is recognised.
+
+    Attributes:
+        kept: positions and torques of these rows.
+        rows: number of rows of the log.
+    """
+
+    kept: Float[Array, "kept values"]
+    rows: Float[Array, ""]
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any] | None) -> "Sketch | None":
+        """Return the sketch from its values in JSON; None for None."""
+        if fields is None:
+            return None
+        kept = jnp.asarray(fields["kept"], dtype=float)
+        return cls(kept, jnp.asarray(fields["rows"], dtype=float))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the values for JSON."""
+        return {"rows": int(self.rows), "kept": np.asarray(self.kept).tolist()}
+
+
 class Trust(eqx.Module):
     """How sure a model is of its torques, and where its training data were.
 
@@ -100,6 +125,8 @@ class Trust(eqx.Module):
             and band make up: band is larger by (n − 1)/√n, floor smaller.
         domain: of the training data.
         level: the share of held-out torques that the band was calibrated to hold.
+        sketch: of the log that the model learned from, so that its file can tell the gate; None if
+            nobody knows it.
     """
 
     members: Any
@@ -107,6 +134,7 @@ class Trust(eqx.Module):
     band: Float[Array, " dof"]
     domain: Domain
     level: float = eqx.field(static=True, default=0.9)
+    sketch: Sketch | None = None
 
     def __check_init__(self) -> None:
         dof = self.domain.joints.dof

@@ -14,6 +14,7 @@ from ..figures import INK, LEARNED, drawing
 from ..joints import Recording
 from ..logs.doctor import Finding
 from ..logs.doctor.finding import Kind, RowMap, plural
+from ..logs.segments import measurable
 
 # Size of the picture: its width, the height per joint, and the largest height [inches].
 WIDTH = 11.5
@@ -71,6 +72,7 @@ def draw_check(recording: Recording, findings: Sequence[Finding]) -> Figure:
     Findings with rows are marked above the panels, findings about a whole channel frame its panel.
     In an excerpt of a log, rows between its segments are marked at the nearest row.
     """
+    recording = measurable(recording)  # the check saw it so, too, and axes must end somewhere
     joints = recording.joints
     names = [name for name in QUANTITIES if getattr(recording, name) is not None]
     clock, breaks = _clock(recording)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...joints import JointLimits, Recording
 from ..excerpts import LogPart
-from ..segments import TimeFaults, cut_out
+from ..segments import TimeFaults, cut_out, measurable
 from . import cases
 from .agreement import examine_agreement, find_exchange, in_order
 from .checked_log import CheckedLog, DescribedRobot, TorqueRows, filtered
@@ -60,6 +60,7 @@ def examine(
             left to the check of the whole log.
     """
     with np.errstate(all="ignore"):
+        recording = measurable(recording)
         findings, log = _repaired(recording)
         exchange = find_exchange(log)
         if exchange is not None:

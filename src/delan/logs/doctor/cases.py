@@ -59,6 +59,11 @@ TIME_UNIT = Case(
     "the usual step is {step:.4g}: time looks like {unit}, not seconds",
     "divide t by {scale:g} (--time-scale {inverse:g})",
 )
+TOO_FAST = Case(
+    "units",
+    "the usual step is {step:.4g} s: no robot is logged that fast",
+    "give --time-scale, the seconds in one unit of the log's time",
+)
 INTERLEAVED = Case(
     "interleaved",
     "trajectory {trajectory} begins again at row {row} after another trajectory",

@@ -12,7 +12,7 @@ from ...errors import ModelError
 from ...joints import JointLimits, Joints, Recording
 from ..excerpts import LogPart
 from ..filters import HIGHEST_CUTOFF, ORDER, stride
-from ..segments import LogSegment
+from ..segments import SHORTEST_STEP, LogSegment
 
 Column = Float[np.ndarray, " time"]
 Columns = dict[str, Float[np.ndarray, "time dof"]]
@@ -93,7 +93,10 @@ class Motion:
 
 def filtered(t: Column, columns: Columns, segments: tuple[LogSegment, ...]) -> Motion | None:
     """Return the motion in all segments that are long enough, None if there is none."""
-    usable = [segment for segment in segments if len(segment) >= FEWEST_ROWS and segment.step > 0]
+    usable = []
+    for segment in segments:
+        if len(segment) >= FEWEST_ROWS and segment.step >= SHORTEST_STEP:
+            usable.append(segment)
     if not usable:
         return None
     step = _common_step(usable)

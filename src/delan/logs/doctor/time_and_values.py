@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from ...joints import Recording
-from ..segments import LogSegment, TimeFaults, longest_bridged, spans
+from ..segments import SHORTEST_STEP, LogSegment, TimeFaults, longest_bridged, spans
 from . import cases
 from .checked_log import (
     CheckedLog,
@@ -83,6 +83,9 @@ def examine_time(recording: Recording, faults: TimeFaults) -> list[Finding]:
             "inverse": 1 / faults.scale,
         }
         findings.append(Finding(cases.TIME_UNIT, "error", None, "t", measured))
+    if faults.usual_steps and min(step for _, step in faults.usual_steps) < SHORTEST_STEP:
+        measured = {"step": min(step for _, step in faults.usual_steps)}
+        findings.append(Finding(cases.TOO_FAST, "error", None, "t", measured))
     return findings + _labels(recording, faults)
 
 

@@ -11,13 +11,16 @@ from typing import Any, cast
 import numpy as np
 
 from ...errors import DataError, DelanError
-from ...joints import JointKind, Joints
+from ...joints import MOST_JOINTS, JointKind, Joints
 from ..options import LogOptions
-from . import NPZ_FORM, Field, Pieces, Sheet, group_sheets, library_errors, require_believable
+from . import NPZ_FORM, Field, Pieces, PromisedSize, Sheet, group_sheets, library_errors
 
 _WHAT = "readable npz file"
 # Bytes decompressed at once where a column is skipped.
 _SKIPPED_AT_ONCE = 1 << 18
+# Files in an archive, and bytes of the name of a joint; an archive with more is no log.
+_MOST_ARRAYS = 1000
+_LONGEST_TEXT = 4000
 _NAMING = ("joint_names", "joint_kinds")
 
 
@@ -26,14 +29,18 @@ def read_sheets(path: Path, options: LogOptions, gaps: bool) -> list[Sheet]:
     source = str(path)
     fields: dict[str, Field] = {}
     naming: dict[str, tuple[str, ...]] = {}
+    size = PromisedSize(path)
     with library_errors(source, _WHAT), zipfile.ZipFile(path) as archive:
+        if len(archive.namelist()) > _MOST_ARRAYS:
+            problem = f"holds {len(archive.namelist())} files; expected {NPZ_FORM}"
+            raise DataError(source, problem)
         for member in archive.namelist():
             name = member.removesuffix(".npy")
             if name == member:
                 continue
-            shape = _shape(path, archive, name)
+            shape = _shape(archive, name, size)
             if name in _NAMING:
-                naming[name] = _texts(archive, name)
+                naming[name] = _texts(source, archive, name)
             elif shape:  # a single number has no rows
                 fields[name] = Field(shape=shape)
     whole = Sheet(
@@ -55,16 +62,25 @@ def _header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype]:
     return np.lib.format.read_array_header_2_0(file)
 
 
-def _shape(path: Path, archive: zipfile.ZipFile, name: str) -> tuple[int, ...]:
+def _shape(archive: zipfile.ZipFile, name: str, size: PromisedSize) -> tuple[int, ...]:
     with archive.open(f"{name}.npy") as file:
         shape, _, dtype = _header(file)
+        start = file.tell()
     if not dtype.hasobject:
         claimed = dtype.itemsize * math.prod(shape)
-        require_believable(str(path), name, claimed, path.stat().st_size)
+        size.add(name, claimed)
+        missing = start + claimed - archive.getinfo(f"{name}.npy").file_size
+        if missing > 0:
+            raise EOFError(f"array {name} ends {missing} bytes early")
     return shape
 
 
-def _texts(archive: zipfile.ZipFile, name: str) -> tuple[str, ...]:
+def _texts(source: str, archive: zipfile.ZipFile, name: str) -> tuple[str, ...]:
+    with archive.open(f"{name}.npy") as file:
+        shape, _, dtype = _header(file)
+        if math.prod(shape) > MOST_JOINTS or dtype.itemsize > _LONGEST_TEXT:
+            problem = f"holds {math.prod(shape)} texts of up to {dtype.itemsize} bytes"
+            raise DataError(source, f"{problem}; expected one for each joint", column=name)
     with archive.open(f"{name}.npy") as file:
         values = np.lib.format.read_array(file, allow_pickle=False)
     return tuple(map(str, values.ravel()))
@@ -77,6 +93,8 @@ def _joints(
     shape = fields.get("q", Field()).shape
     if not naming or len(shape) != 2 or shape[1] == 0:
         return None
+    if shape[1] > MOST_JOINTS:
+        return None  # refused where the columns are looked for
     default = Joints.revolute(shape[1])
     names = naming.get("joint_names", default.names)
     kinds = cast(tuple[JointKind, ...], naming.get("joint_kinds", default.kinds))

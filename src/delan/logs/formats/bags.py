@@ -1,5 +1,6 @@
 """ROS 2 bags (MCAP or SQLite): joint states, with torques or currents from other topics."""
 
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from ...errors import DataError, DelanError
 from ...joints import Joints
 from ..column_names import measures
 from ..options import LogOptions
-from . import Field, Pieces, Sheet, library, library_errors, row_pieces
+from . import Field, Pieces, PromisedSize, Sheet, library, library_errors, row_pieces
 
 BAG_FORM = "a ROS 2 bag with a topic of sensor_msgs/msg/JointState that has position and effort"
 _WHAT = "readable ROS 2 bag"
@@ -22,6 +23,9 @@ _STATE = "sensor_msgs/msg/JointState"
 _READABLE = (_STATE, "std_msgs/msg/Float64MultiArray", "std_msgs/msg/Float32MultiArray")
 # Fields of a joint state.
 _PARTS = {"q": "position", "qd": "velocity", "tau": "effort"}
+# How an MCAP file begins, and the kind of its records that hold messages.
+_MCAP = b"\x89MCAP0\r\n"
+_CHUNK = 6
 # States of a topic that are examined to find its joints.
 _FIRST_STATES = 50
 
@@ -117,12 +121,37 @@ def _opened(path: Path) -> Iterator[_Bag]:
     bags = library("rosbags.rosbag2", source, "a ROS 2 bag")
     types = library("rosbags.typesys", source, "a ROS 2 bag")
     with library_errors(source, _WHAT):
+        for file in sorted(path.glob("*.mcap")) if path.is_dir() else [path]:
+            _require_believable_chunks(file)
         reader = bags.Reader.STORAGE_PLUGINS[_plugin(path)](path)
         reader.open()
         try:
             yield _Bag(reader, types.get_typestore(types.Stores.LATEST))
         finally:
             reader.close()
+
+
+def _require_believable_chunks(path: Path) -> None:
+    """Refuse an MCAP file whose chunks claim more than it can hold; the reader unpacks them whole.
+
+    A record is its kind, its length and its content; that of a chunk begins with two times and the
+    size without compression (the MCAP format specification, "Records").
+    """
+    size = PromisedSize(path)
+    with path.open("rb") as file:
+        if file.read(len(_MCAP)) != _MCAP:
+            return
+        while len(head := file.read(9)) == 9:
+            kind, length = struct.unpack("<BQ", head)
+            begin = file.tell()
+            if kind == _CHUNK:
+                times_and_size = file.read(24)
+                if len(times_and_size) < 24:
+                    return
+                size.add("chunk", struct.unpack("<QQQ", times_and_size)[2])
+            if begin + length > 1 << 62:
+                return
+            file.seek(begin + length)
 
 
 def _plugin(path: Path) -> str:

@@ -20,11 +20,11 @@ from ..options import LogOptions
 from . import (
     Field,
     Pieces,
+    PromisedSize,
     Sheet,
     group_sheets,
     library,
     library_errors,
-    require_believable,
     row_pieces,
 )
 
@@ -109,11 +109,14 @@ def _hdf5_shapes(path: Path) -> dict[str, Shape]:
     source = str(path)
     h5py = library("h5py", source, "an HDF5 or MAT 7.3 file")
     shapes: dict[str, Shape] = {}
+    size = PromisedSize(path)
 
     def visit(name: str, item: Any) -> None:
         # MATLAB keeps the targets of references in groups whose names begin with #.
         if isinstance(item, h5py.Dataset) and _is_plain(item) and not name.startswith("#"):
-            require_believable(source, name, item.nbytes, path.stat().st_size)
+            # A whole chunk is unpacked for any of its rows, and may be larger than the dataset.
+            chunk = math.prod(item.chunks or (0,)) * item.dtype.itemsize
+            size.add(name, max(item.nbytes, chunk))
             shapes[name] = item.shape
 
     with library_errors(source, _HDF5), h5py.File(path, "r") as file:
@@ -173,6 +176,7 @@ def _mat_arrays(path: Path) -> Iterator[tuple[str, np.ndarray]]:
         closing(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) as content,
     ):
         order = {b"IM": "<", b"MI": ">"}[content[126:128]]
+        promised = PromisedSize(path)
         at = 128
         while at + 8 <= len(content):
             kind, size = struct.unpack_from(f"{order}II", content, at)
@@ -181,16 +185,16 @@ def _mat_arrays(path: Path) -> Iterator[tuple[str, np.ndarray]]:
                 raise EOFError(f"a variable ends {size - len(body)} bytes early")
             at += 8 + size
             if kind == _COMPRESSED:
-                body = _unpacked(str(path), body, order)
+                body = _unpacked(promised, body, order)
             if kind in (_MATRIX, _COMPRESSED):
                 yield from _matrix(memoryview(body), order, "")
 
 
-def _unpacked(source: str, packed: bytes, order: str) -> bytes:
+def _unpacked(promised: PromisedSize, packed: bytes, order: str) -> bytes:
     """Return the content of a compressed element, which begins with its type and length."""
     stream = zlib.decompressobj()
     kind, size = struct.unpack(f"{order}II", stream.decompress(packed, 8))
-    require_believable(source, "variable", size, len(packed))
+    promised.add("variable", size)
     if kind != _MATRIX or not size:
         return b""
     return stream.decompress(stream.unconsumed_tail, size)
