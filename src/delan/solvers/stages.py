@@ -41,15 +41,17 @@ BEST_STARTS = 2
 START_ITERATIONS = 10
 BEST_ITERATIONS = 25
 # Then every joint of the best arm is placed anew, one at a time: most wrong arms have a few wrong
-# joints. Iterations of each such arm, of the best ones after that, and their number.
+# joints. After a round in vain, each is placed anew together with another one, which leads out of
+# valleys that no single joint leaves. Iterations of each such arm, of the best ones after that, and
+# their number.
 HOP_ITERATIONS = 10
 HOP_MORE = 15
 BEST_HOPS = 2
 # A search ends when as many rounds of such hops in a row have not brought its loss below this
 # share, or after this many rounds.
 HOP_GAIN = 0.95
-HOPS_IN_VAIN = 2
-MOST_HOPS = 12
+HOPS_IN_VAIN = 3
+MOST_HOPS = 15
 # Most iterations of a finalist.
 ITERATIONS = 150
 # A start ends if its loss has not fallen below this share in this many iterations.
@@ -229,15 +231,18 @@ class StartsStage:
     def _hop(
         self, ranked: list["_Candidate"], data: Data, rng: np.random.Generator
     ) -> list["_Candidate"]:
-        """Place every joint of the best arm anew, one at a time, while that finds better arms."""
+        """Place every joint of the best arm anew, alone or with another, while arms get better."""
         in_vain = 0
         for _ in range(MOST_HOPS):
             best = ranked[0]
             if best.loss < SOLVED / 10 or in_vain == HOPS_IN_VAIN or self._over:
                 break
-            others = [_replaced(best.model, joint, rng) for joint in _movable(best.model)]
-            if not others:
+            joints = _movable(best.model)
+            if not joints:
                 break
+            others = [_replaced(best.model, joint, rng) for joint in joints]
+            if in_vain > 0:
+                others = [_replaced(arm, int(rng.choice(joints)), rng) for arm in others]
             hops = self._ranked(others, data, HOP_ITERATIONS)
             ranked = self._ranked([best.model, *_models(hops[:BEST_HOPS])], data, HOP_MORE)
             in_vain = 0 if ranked[0].loss < HOP_GAIN * best.loss else in_vain + 1
