@@ -7,7 +7,7 @@ import pytest
 
 from delan.errors import DataError, SettingsError
 from delan.joints import Joints, Recording
-from delan.logs.filters import stride
+from delan.logs.filters import smoothed, stride
 from delan.logs.preparation import PreparationSettings, prepare
 from delan.models.friction import Friction, FrictionSettings
 from delan.models.friction_memory import remembered
@@ -155,3 +155,14 @@ def test_a_robot_that_never_moves_is_refused():
     still = recorded(rest=(-1.0, 13.0))
     with pytest.raises(DataError, match="rest"):
         prepare(replace(still, q=np.zeros_like(still.q)), PreparationSettings(cutoff=5.0))
+
+
+@pytest.mark.parametrize("name", ["cutoff", "bandwidth"])
+def test_a_frequency_that_no_motion_has_is_refused(name):
+    for value in (1e-9, 1e9, float("nan")):
+        with pytest.raises(
+            SettingsError, match=r"positive and finite in Hz, got .*; expected 0\.001"
+        ):
+            replace(PreparationSettings(), **{name: value})
+    with pytest.raises(SettingsError, match="less than a millionth of the sampling rate"):
+        smoothed(np.zeros((50, 2)), 1e6, 0.01)

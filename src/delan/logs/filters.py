@@ -17,6 +17,13 @@ FEWEST = 3 * (2 * ORDER + 1) + 1
 # close to derivatives.
 HIGHEST_CUTOFF = 0.2
 
+# Lowest cut-off as a share of the sampling rate: below it, rounding makes the filter singular.
+LOWEST_SHARE = 1e-6
+
+# Cut-offs that the motion of a robot may need [Hz].
+LOWEST_CUTOFF = 1e-3
+LARGEST_CUTOFF = 1e6
+
 # Samples kept per period of the cut-off; more of them are redundant.
 SAMPLES_PER_PERIOD = 10
 
@@ -31,6 +38,11 @@ def smoothed(
     values: Float[np.ndarray, "time *rest"], rate: float, cutoff: float
 ) -> Float[np.ndarray, "time *rest"]:
     """Return rows at an even rate [Hz] after a zero-phase low-pass with the cut-off [Hz]."""
+    if cutoff < LOWEST_SHARE * rate:
+        raise SettingsError(
+            f"a cut-off of {cutoff:g} Hz is less than a millionth of the sampling rate, "
+            f"{rate:g} Hz; give a higher one"
+        )
     return sosfiltfilt(butter(ORDER, cutoff, fs=rate, output="sos"), values, axis=0)
 
 

@@ -75,12 +75,15 @@ class PreparationSettings:
     bandwidth: float | None = None
 
     def __post_init__(self) -> None:
-        if self.cutoff is not None and not 0 < self.cutoff < float("inf"):
-            raise SettingsError(f"the cut-off must be positive and finite in Hz, got {self.cutoff}")
-        if self.bandwidth is not None and not 0 < self.bandwidth < float("inf"):
-            raise SettingsError(
-                f"the bandwidth must be positive and finite in Hz, got {self.bandwidth}"
-            )
+        frequencies = {"cut-off": self.cutoff, "bandwidth": self.bandwidth}
+        lowest = filters.LOWEST_CUTOFF
+        largest = filters.LARGEST_CUTOFF
+        for name, value in frequencies.items():
+            if value is not None and not lowest <= value <= largest:
+                raise SettingsError(
+                    f"the {name} must be positive and finite in Hz, got {value}; expected "
+                    f"{lowest:g} to {largest:g}"
+                )
         if not np.isfinite(self.delay):
             raise SettingsError(f"the delay must be a finite number of seconds, got {self.delay}")
         if self.every is not None and self.every < 1:
