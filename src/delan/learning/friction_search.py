@@ -10,7 +10,7 @@ each part, which are computed once, so that a candidate costs a few small least-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import pairwise, permutations
+from itertools import combinations, pairwise, permutations
 from typing import NamedTuple
 
 import jax
@@ -111,30 +111,52 @@ def select_friction(
             for name, candidate in _candidates(chosen, parts[0].dof, windows):
                 if enough():
                     return chosen, tuple(steps)
-                tried.append((trial.errors(candidate), name, candidate))
+                paired = candidate.pairs != chosen.pairs
+                tried.append(_Tried(name, candidate, trial.errors(candidate), paired))
             if not tried:  # a single joint with every term
                 break
-            best, name, candidate = min(tried, key=lambda candidate: candidate[0].mean())
-            sure = SURE
-            if candidate.pairs != chosen.pairs:
-                sure = SURE_OF_PAIR
-            kept = (
-                best.mean() < WORTHWHILE * errors.mean()
-                and _certainty(np.log(errors / best)) > sure
-            )
-            steps.append(SelectionStep(name, float(best.mean()), bool(kept)))
-            if not kept:
+            # The best term and the best pair: where the better of them is not certain, the other
+            # may be, and with it the first becomes so.
+            best = min(tried, key=_Tried.error)
+            others = [each for each in tried if each.paired != best.paired]
+            rivals = [best, *sorted(others, key=_Tried.error)[:1]]
+            kept = next((rival for rival in rivals if rival.is_better_than(errors)), None)
+            shown = kept or best
+            steps.append(SelectionStep(shown.name, shown.error(), kept is not None))
+            if kept is None:
                 break
-            chosen = candidate
-            errors = best
+            chosen = kept.settings
+            errors = kept.errors
             trial.choose(chosen)
     return chosen, tuple(steps)
+
+
+class _Tried(NamedTuple):
+    """A candidate with its error on each part, and whether it adds a pair."""
+
+    name: str
+    settings: FrictionSettings
+    errors: Float[np.ndarray, " parts"]
+    paired: bool
+
+    def error(self) -> float:
+        """The mean over the parts."""
+        return float(self.errors.mean())
+
+    def is_better_than(self, errors: Float[np.ndarray, " parts"]) -> bool:
+        """Whether the gain over other errors is worthwhile and certain."""
+        sure = SURE_OF_PAIR if self.paired else SURE
+        worthwhile = self.error() < WORTHWHILE * errors.mean()
+        return bool(worthwhile and _certainty(np.log(errors / self.errors)) > sure)
 
 
 def _candidates(
     settings: FrictionSettings, dof: int, windows: bool
 ) -> Iterator[tuple[str, FrictionSettings]]:
-    """The settings with one thing more, by its name."""
+    """The settings with one thing more, by its name.
+
+    A differential is two motors at once: one of them alone may explain a motion worse than none.
+    """
     for term in TRIED:
         if windows and term == "load":
             continue  # a window has a mean torque, not the load of each moment
@@ -148,6 +170,12 @@ def _candidates(
         for name, pair in _motor_pairs(dof):
             if pair not in settings.pairs:
                 yield name, replace(settings, pairs=(*settings.pairs, pair))
+    if len(settings.pairs) + 1 < dof:
+        for first, second in combinations(range(dof), 2):
+            motors = (MotorPair(first, second, 1.0), MotorPair(first, second, -1.0))
+            if not set(motors).intersection(settings.pairs):
+                name = f"differential of joints {first} and {second}"
+                yield name, replace(settings, pairs=(*settings.pairs, *motors))
 
 
 def _motor_pairs(dof: int) -> Iterator[tuple[str, MotorPair]]:

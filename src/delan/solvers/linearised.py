@@ -26,7 +26,7 @@ from ..mechanics.friction_terms import smooth_sign
 from ..models.dynamics import LinearWeights, in_precision, trainable
 from ..models.friction import MOST_LOAD, Friction, FrictionSettings
 from ..models.model import Model, as_model
-from .loss import Data, Samples, Windows, torque
+from .loss import Data, Numbers, Samples, Windows, torque
 
 Rows = Float[np.ndarray, "rows dof"]
 Columns = Float[np.ndarray, "rows dof columns"]
@@ -345,9 +345,9 @@ def numpy_friction(friction: Friction) -> Friction:
 def changed(
     friction: Friction,
     *,
-    weights: np.ndarray | None = None,
-    log_width: np.ndarray | None = None,
-    log_stribeck_speed: np.ndarray | None = None,
+    weights: Numbers | None = None,
+    log_width: Numbers | None = None,
+    log_stribeck_speed: Numbers | None = None,
     settings: FrictionSettings | None = None,
 ) -> Friction:
     """Return friction with other arrays, or of other settings.

@@ -151,7 +151,7 @@ def _sine_window(length: int, step: float) -> tuple[np.ndarray, np.ndarray]:
     return window / total, slope / total
 
 
-def mean_torque(model: Any, window: Windows) -> Float[Array, " dof"]:
+def mean_torque(model: Any, window: Windows) -> Any:
     """Return ∫ φ τ dt of a single window, with ∫ φ dt = 1."""
     model = as_model(model)
     held = jnp.zeros_like(window.q)

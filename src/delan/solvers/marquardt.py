@@ -464,18 +464,20 @@ def solve_bounded(
     diagonal = np.diag_indices(count)
     scaled[diagonal] = np.maximum(scaled[diagonal] + RIDGE, RIDGE)
     slope = gradient / size
-    free = np.ones(count, dtype=bool) if free is None else free.copy()
+    moving = np.ones(count, dtype=bool)
+    if free is not None:
+        moving = free.copy()
     weights = np.zeros(count)
     # Single exchanges cannot cycle in exact arithmetic; the limit is for rounding.
     for exchanges in range(ALL_AT_ONCE + 5 * count):
         weights = np.zeros(count)
-        weights[free] = np.linalg.solve(scaled[np.ix_(free, free)], -slope[free])
+        weights[moving] = np.linalg.solve(scaled[np.ix_(moving, moving)], -slope[moving])
         pull = scaled @ weights + slope
-        wrong = bounded & np.where(free, weights < 0, pull < 0)
+        wrong = bounded & np.where(moving, weights < 0, pull < 0)
         if not wrong.any():
             break
         if exchanges >= ALL_AT_ONCE:
             last = np.flatnonzero(wrong)[-1]
             wrong = np.arange(count) == last
-        free ^= wrong
+        moving ^= wrong
     return np.where(bounded, np.maximum(weights, 0.0), weights) / size
