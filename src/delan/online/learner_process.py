@@ -31,6 +31,9 @@ RING_SECONDS = 60.0  # how long the learner may be busy before rows are lost [s]
 START_SECONDS = 300.0  # how long a learner may take to compile before it counts as failed [s]
 PUBLISH_PERIOD = 0.1  # least time between two sets of weights, and between two notes [s]
 QUIET_SECONDS = 1.0  # a learner that gets no samples for this time rests until there are some [s]
+# What learners report.
+CHANGED = "the robot has changed; the learner set the earlier samples aside"
+RETURNED = "the robot is as it was before; the learner uses the earlier samples again"
 
 
 class LearnerError(DelanError):
@@ -45,6 +48,7 @@ class LearnerNote(NamedTuple):
         error: nMSE of its best model on held-out samples.
         samples, steps: samples trained on and steps made.
         changes, changed: how often the robot changed, and when it last did [s].
+        returns, returned: the same for changes that were undone, or were none.
     """
 
     loss: float
@@ -53,6 +57,8 @@ class LearnerNote(NamedTuple):
     steps: float
     changes: float
     changed: float
+    returns: float = 0.0
+    returned: float = 0.0
 
 
 @runtime_checkable
@@ -117,6 +123,13 @@ class Task:
         return OnlineLearner(self.blueprint, self.dt, self.settings, seed=self.seed + life)
 
 
+def reported(learner: OnlineLearner) -> tuple[tuple[float, str], ...]:
+    """Return what a learner reports, in order of time."""
+    changes = [(t, CHANGED) for t in learner.changes]
+    returns = [(t, RETURNED) for t in learner.returns]
+    return tuple(sorted(changes + returns))
+
+
 class SteppedLearner:
     """Learns inside the caller, a fixed number of steps per second of the loop's time."""
 
@@ -135,7 +148,7 @@ class SteppedLearner:
 
     @property
     def events(self) -> tuple[tuple[float, str], ...]:
-        return tuple(self._learner.events)
+        return reported(self._learner)
 
     def start(self) -> None:
         self._learner.prepare()
@@ -225,9 +238,12 @@ class ProcessLearner:
             return
         self.note = LearnerNote(*row.tolist())
         # Compared by their time, as a restarted learner counts its changes from the beginning.
-        text = "the robot has changed; the learner forgot the earlier samples"
-        if self.note.changes and (self.note.changed, text) not in self._changes[-1:]:
-            self._changes.append((self.note.changed, text))
+        latest = []
+        if self.note.changes:
+            latest.append((self.note.changed, CHANGED))
+        if self.note.returns:
+            latest.append((self.note.returned, RETURNED))
+        self._changes += [event for event in sorted(latest) if event not in self._changes[-2:]]
 
     def start(self) -> None:
         if self._process is None:
@@ -363,7 +379,8 @@ class _Worker:
         self._notes = Latest.attach(notes)
         self._lives = Latest.attach(lives)
         self._life = self._current_life(0)
-        self._events: tuple[tuple[float, str], ...] = ()  # of earlier lives
+        self._changes: list[float] = []  # of earlier lives
+        self._returns: list[float] = []
         self._learner = task.learner(self._life)
         self._learner.prepare()
         if place.resumed:
@@ -406,7 +423,8 @@ class _Worker:
         """Forget everything and start with other random weights."""
         self._life = life
         self._pending = False
-        self._events = (*self._events, *self._learner.events)
+        self._changes += self._learner.changes
+        self._returns += self._learner.returns
         self._rows.read()
         self._learner = self._task.learner(life)
 
@@ -424,14 +442,17 @@ class _Worker:
 
     def _note(self) -> None:
         learner = self._learner
-        events = (*self._events, *learner.events)
+        changes = self._changes + learner.changes
+        returns = self._returns + learner.returns
         note = LearnerNote(
             loss=learner.loss,
             error=learner.error,
             samples=learner.trained,
             steps=learner.steps,
-            changes=len(events),
-            changed=events[-1][0] if events else 0.0,
+            changes=len(changes),
+            changed=changes[-1] if changes else 0.0,
+            returns=len(returns),
+            returned=returns[-1] if returns else 0.0,
         )
         self._notes.write(note)
         self._noted = time.monotonic()
