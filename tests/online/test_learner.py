@@ -28,20 +28,19 @@ from delan.models.networks import FeedForwardSettings, LagrangianNetworkSettings
 from delan.online import learner_process as learner_module
 from delan.online.channels import Latest
 from delan.online.learner import (
+    CHANGED,
+    RETURNED,
     STALLED_STEPS,
     LearnerSettings,
     OnlineLearner,
     _Start,
 )
 from delan.online.learner_process import (
-    CHANGED,
-    RETURNED,
     LearnerError,
     LearnerNote,
     ProcessLearner,
     SteppedLearner,
     Task,
-    reported,
 )
 from delan.online.process import is_alive
 
@@ -177,7 +176,7 @@ def test_a_robot_that_changes_is_noticed_and_learned_anew():
     assert 26 < changed < 29
     assert not learner.returns
     assert float(learner.best.mass_matrix(jnp.zeros(1))[0, 0]) == pytest.approx(0.8, rel=0.05)
-    assert reported(learner) == ((changed, CHANGED),)
+    assert learner.events == ((changed, CHANGED),)
 
 
 def test_after_an_alarm_the_earlier_samples_are_used_again_if_they_are_valid():
@@ -191,7 +190,7 @@ def test_after_an_alarm_the_earlier_samples_are_used_again_if_they_are_valid():
     assert len(learner.returns) == 1
     assert learner.samples > before
     assert float(learner.best.mass_matrix(jnp.zeros(1))[0, 0]) == pytest.approx(0.5, rel=0.02)
-    assert [text for _, text in reported(learner)] == [CHANGED, RETURNED]
+    assert [text for _, text in learner.events] == [CHANGED, RETURNED]
 
 
 def test_a_test_that_raises_no_alarm_changes_nothing():
@@ -383,6 +382,20 @@ def test_what_the_process_noticed_is_told_once_even_if_it_died_in_between(owner)
         note(learner, changes, changed)
         learner.refresh()
     assert [t for t, _ in learner.events] == [5.0, 7.5, 20.0]
+
+
+def test_a_change_that_was_undone_is_reported_after_it(owner):
+    learner = owner()
+    with Latest.attach(learner._notes.name) as notes:
+        for returns, returned in ((0, 0.0), (1, 9.0)):
+            notes.write(LearnerNote(0.1, 0.2, 3, 4, 1, 5.0, returns, returned))
+            learner.refresh()
+    assert learner.events == ((5.0, CHANGED), (9.0, RETURNED))
+    for changed in (30.0, 40.0, 40.0):
+        with Latest.attach(learner._notes.name) as notes:
+            notes.write(LearnerNote(0.1, 0.2, 3, 4, 2, changed, 1, 9.0))
+        learner.refresh()
+    assert [t for t, _ in learner.events] == [5.0, 9.0, 30.0, 40.0]
 
 
 def test_after_a_reset_models_of_the_old_life_are_not_taken(owner):

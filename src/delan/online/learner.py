@@ -35,6 +35,9 @@ FAR_BETTER = 0.3
 # For this time after an alarm the earlier samples are set aside, to be used again if they turn out
 # to be valid [s].
 TRIAL_SECONDS = 20.0
+# What a learner reports.
+CHANGED = "the robot has changed; the learner set the earlier samples aside"
+RETURNED = "the robot is as it was before; the learner uses the earlier samples again"
 
 
 @dataclass(frozen=True)
@@ -149,6 +152,13 @@ class OnlineLearner:
     def samples(self) -> int:
         """Number of samples since the beginning, or since the robot changed."""
         return self._memory.seen + self._judge.seen
+
+    @property
+    def events(self) -> tuple[tuple[float, str], ...]:
+        """What the learner reports, in order of time [s]."""
+        changes = [(t, CHANGED) for t in self.changes]
+        returns = [(t, RETURNED) for t in self.returns]
+        return tuple(sorted(changes + returns))
 
     def prepare(self) -> None:
         """Compile all steps on random numbers, so that the first real step is not slower."""

@@ -21,7 +21,7 @@ from jaxtyping import Float
 from ..errors import DelanError
 from ..models.model import Blueprint
 from .channels import Latest, Stream
-from .learner import LearnerSettings, OnlineLearner, sampler_for
+from .learner import CHANGED, RETURNED, LearnerSettings, OnlineLearner, sampler_for
 from .process import JOIN_SECONDS, Tie, end_process, leave_core, run_tied
 
 Vector = Float[np.ndarray, " dof"]
@@ -31,9 +31,6 @@ RING_SECONDS = 60.0  # how long the learner may be busy before rows are lost [s]
 START_SECONDS = 300.0  # how long a learner may take to compile before it counts as failed [s]
 PUBLISH_PERIOD = 0.1  # least time between two sets of weights, and between two notes [s]
 QUIET_SECONDS = 1.0  # a learner that gets no samples for this time rests until there are some [s]
-# What learners report.
-CHANGED = "the robot has changed; the learner set the earlier samples aside"
-RETURNED = "the robot is as it was before; the learner uses the earlier samples again"
 
 
 class LearnerError(DelanError):
@@ -48,7 +45,7 @@ class LearnerNote(NamedTuple):
         error: nMSE of its best model on held-out samples.
         samples, steps: samples trained on and steps made.
         changes, changed: how often the robot changed, and when it last did [s].
-        returns, returned: the same for changes that were undone, or were none.
+        returns, returned: the same for changes that were undone, or false alarms.
     """
 
     loss: float
@@ -123,13 +120,6 @@ class Task:
         return OnlineLearner(self.blueprint, self.dt, self.settings, seed=self.seed + life)
 
 
-def reported(learner: OnlineLearner) -> tuple[tuple[float, str], ...]:
-    """Return what a learner reports, in order of time."""
-    changes = [(t, CHANGED) for t in learner.changes]
-    returns = [(t, RETURNED) for t in learner.returns]
-    return tuple(sorted(changes + returns))
-
-
 class SteppedLearner:
     """Learns inside the caller, a fixed number of steps per second of the loop's time."""
 
@@ -148,7 +138,7 @@ class SteppedLearner:
 
     @property
     def events(self) -> tuple[tuple[float, str], ...]:
-        return reported(self._learner)
+        return self._learner.events
 
     def start(self) -> None:
         self._learner.prepare()
@@ -243,7 +233,7 @@ class ProcessLearner:
             latest.append((self.note.changed, CHANGED))
         if self.note.returns:
             latest.append((self.note.returned, RETURNED))
-        self._changes += [event for event in sorted(latest) if event not in self._changes[-2:]]
+        self._changes += [event for event in sorted(latest) if event not in self._changes]
 
     def start(self) -> None:
         if self._process is None:

@@ -20,8 +20,10 @@ REFERENCE = 3000  # rows of the past, spread evenly over it, among which neighbo
 LEAST_REFERENCE = 100  # rows of the past before the first block is judged
 HISTORY = 400  # blocks of the past to which a new one is compared
 # A block is compared to past blocks that were at least as far from the rows known then, up to this
-# factor. With fewer than LEAST of them its motion counts as new, and it says nothing.
+# factor; to the COMPARED nearest ones in this respect, as errors grow with the distance. With fewer
+# than LEAST of them its motion counts as new, and it says nothing.
 SIMILAR = 1.5
+COMPARED = 100
 LEAST = 20
 # An error counts as unusual if it is MARGIN times those it is compared to, or times FLOOR, a
 # fraction of the variance of the torque, if they are below that.
@@ -108,8 +110,9 @@ class DriftWatch:
     a p-value, which is turned into a bet κ p^(κ − 1) against an unchanged robot. The bets b
     accumulate as in the test of Shiryaev and Roberts, M ← (1 + M) b. As bets have a mean of at most
     1 while nothing changes, M − n is a supermartingale over n blocks, and the mean time to a false
-    alarm at M ≥ A is at least A blocks (Shin, Ramdas & Rinaldo 2023, e-detectors). `MARGIN` allows
-    for errors that are correlated over blocks.
+    alarm at M ≥ A is at least A blocks (Shin, Ramdas & Rinaldo 2023, e-detectors). This supposes
+    that each p-value is valid given the blocks before it. Errors that are correlated over blocks
+    violate it, for which `MARGIN` makes up; `tests/online/test_memory.py` measures the rate.
 
     Attributes:
         evidence: M.
@@ -155,11 +158,14 @@ class DriftWatch:
         return max(0, self._since - 1) * self._window + len(self._pending)
 
     def add(self, samples: Rows, model: Any) -> None:
-        """Add samples, before the model is trained on them; the model may be None."""
+        """Add samples, before the model is trained on them; the model may be None.
+
+        After an alarm, blocks wait until `stop` or `resume` is called.
+        """
         if self.model is None:
             self.model = model
         self._pending = np.vstack([self._pending, samples])
-        while len(self._pending) >= self._window:
+        while len(self._pending) >= self._window and (self._stopped or not self.changed):
             rows = self._pending[: self._window]
             self._pending = self._pending[self._window :]
             self._judge(rows, model)
@@ -204,11 +210,9 @@ class DriftWatch:
         """Bet on the rank of the error among those of past blocks."""
         assert block.distance is not None
         least = block.distance / SIMILAR
-        errors = [
-            past.error
-            for past in self._history
-            if past.distance is not None and past.distance >= least
-        ]
+        similar = [past for past in reversed(self._history) if (past.distance or 0.0) >= least]
+        similar.sort(key=lambda past: past.distance or 0.0)
+        errors = [past.error for past in similar[:COMPARED]]
         if len(errors) < LEAST:
             return
         usual = MARGIN * np.maximum(errors, FLOOR)
@@ -237,9 +241,7 @@ class DriftWatch:
             error = min(error, max(float(np.mean(square / variance)) for square in squares))
         return _Block(rows, distance, error)
 
-    def _nearest(
-        self, rows: Rows, past: Float[np.ndarray, "past columns"]
-    ) -> tuple[Rows, float]:
+    def _nearest(self, rows: Rows, past: Float[np.ndarray, "past columns"]) -> tuple[Rows, float]:
         """Return the nearest row of the past for each row, and the median distance."""
         scale = np.sqrt(nonzero_scale(past[:, : -self._dof].var(axis=0)) * 3 * self._dof)
         here = rows[:, : -self._dof] / scale
