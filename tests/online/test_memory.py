@@ -18,9 +18,9 @@ WINDOW = 25
 DOF = 2
 HOURS = 10.0
 FEATURES = 80
-# A change by 0.4 of the variance of the torque. A last link that is 30 % heavier changes that of the
-# two-link arm by about 0.3 and that of the WAM by about 0.1, with models far more exact than those
-# of these streams, on which a mass of 1.3 (0.06) is found after 1 to 9 s or not at all.
+# A change by 0.4 of the variance of the torque. A last link that is 30 % heavier changes that of
+# the two-link arm by about 0.3 and that of the WAM by about 0.1, with models far more exact than
+# those of these streams, on which a mass of 1.3 (0.06) is found after 1 to 9 s or not at all.
 HEAVIER = 1.8
 STREAMS = (
     "repeated",
