@@ -1,6 +1,6 @@
 """Learning while the robot moves, in real time: results of `delan online`, run as a command.
 
-    python -m benchmarks.online [letters] [wam] [endurance] [payload] [clocks]
+    python -m benchmarks.online [letters] [wam] [endurance] [payload] [clocks] [drift]
 
 Errors are Σ over joints of the mean square of q_des − q on test motions, with the model frozen. Run
 it on an idle machine: with the wall clock, the loop and the learner need a core each. All rows by
@@ -19,12 +19,21 @@ from typing import Any
 import numpy as np
 
 from delan.motions.letters import LETTERS
+from delan.online.learner import LearnerSettings
+from delan.online.online_run import OnlineRun, run_online
 
 from .results import FOLDER, write_results
 
 SEEDS = range(5)
 SPEEDS = (1.0, 1.25, 1.5, 1.75, 2.0)
 LEARNING = 40  # how long a letter run learns [s]
+# Unchanged robots for `drift`: steps of the learner per second, by robot and model.
+UNCHANGED: dict[str, dict[str, tuple[int, ...]]] = {
+    "wam4": {"feedforward": (10, 40, 80), "delan": (10, 40, 80), "chain": (20,)},
+    "two-link": {"feedforward": (10, 40, 80), "delan": (10, 40, 80), "chain": (20, 80)},
+    "wam7": {"feedforward": (20, 80), "delan": (10, 40), "chain": (20,)},
+}
+DRIFT_SECONDS = 40  # how long such a robot moves [s]
 
 
 def online(
@@ -206,30 +215,91 @@ def payload() -> dict[str, Any]:
     rows = {}
     for name in ("delan", "chain"):
         run = online("two-link", name, seconds=120, payload="60:0.3")
-        segments = run["tracking"]["train"]["segments"]
-        usual: dict[str, list[float]] = {}
-        for segment in segments:
-            if 20 < segment["start"] < 60 - segment["seconds"]:
-                usual.setdefault(segment["label"], []).append(segment["tracking"]["mse_sum"])
-        after = [
-            {
-                "ended": segment["start"] + segment["seconds"] - 60,
-                "times_the_usual": float(
-                    np.sqrt(segment["tracking"]["mse_sum"] / np.mean(usual[segment["label"]]))
-                ),
-            }
-            for segment in segments
-            if segment["start"] + segment["seconds"] > 60 and segment["label"] in usual
-        ]
-        bad = [letter["ended"] for letter in after if letter["times_the_usual"] > 1.5]
-        events = [event for event in run["events"] if event["kind"] == "learner"]
-        rows[name] = {
-            "recovered_after_seconds": max(bad, default=0.0),
-            "after": after,
-            "events": events,
-        }
+        rows[name] = recovery(run, 60)
         print(name, rows[name], flush=True)
     return rows
+
+
+def recovery(run: Mapping[str, Any], changed: float) -> dict[str, Any]:
+    """Return when the last letter after the change [s] had more than 1.5 times its usual error."""
+    segments = run["tracking"]["train"]["segments"]
+    usual: dict[str, list[float]] = {}
+    for segment in segments:
+        if changed / 3 < segment["start"] < changed - segment["seconds"]:
+            usual.setdefault(segment["label"], []).append(segment["tracking"]["mse_sum"])
+    after = [
+        {
+            "ended": segment["start"] + segment["seconds"] - changed,
+            "times_the_usual": float(
+                np.sqrt(segment["tracking"]["mse_sum"] / np.mean(usual[segment["label"]]))
+            ),
+        }
+        for segment in segments
+        if segment["start"] + segment["seconds"] > changed and segment["label"] in usual
+    ]
+    bad = [letter["ended"] for letter in after if letter["times_the_usual"] > 1.5]
+    return {
+        "recovered_after_seconds": max(bad, default=0.0),
+        "after": after,
+        "events": alarms(run),
+    }
+
+
+def alarms(run: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what the learner reported."""
+    return [event for event in run["events"] if event["kind"] == "learner"]
+
+
+def stepped_run(
+    robot: str, model: Any, steps: float, seconds: float, **options: Any
+) -> dict[str, Any]:
+    """Run with the stepped clock, whose results do not depend on the load of the machine."""
+    reference = "letters" if robot == "two-link" else "cosines"
+    settings = OnlineRun(
+        robot=robot,
+        model=model,
+        reference=reference,
+        clock="stepped",
+        steps_per_second=steps,
+        seconds=seconds,
+        **options,
+    )
+    return run_online(settings).as_dict()
+
+
+def drift() -> dict[str, Any]:
+    """Count alarms on unchanged robots, and measure when a payload is found.
+
+    The error of each run is divided by that of the same run without the test for changes. A run
+    without an alarm is the same to the last bit, so that it is not repeated.
+    """
+    runs = []
+    for robot, speeds in UNCHANGED.items():
+        for model, steps in ((name, step) for name, rates in speeds.items() for step in rates):
+            run = stepped_run(robot, model, steps, DRIFT_SECONDS, seed=1)
+            error = run["tracking"]["train"]["mse_sum"]
+            row = {"robot": robot, "model": model, "steps_per_second": steps, "error": error}
+            row |= {"alarms": len(alarms(run)), "over_without_test": 1.0}
+            if row["alarms"]:
+                settings = LearnerSettings(alarm_hours=None)
+                other = stepped_run(robot, model, steps, DRIFT_SECONDS, seed=1, learner=settings)
+                row["over_without_test"] = error / other["tracking"]["train"]["mse_sum"]
+            print(row, flush=True)
+            runs.append(row)
+    changed = {}
+    for robot, model in (("two-link", "delan"), ("two-link", "chain"), ("wam4", "chain")):
+        run = stepped_run(robot, model, 40, 60, payload=(40.0, 0.3))
+        row = recovery(run, 40.0)
+        row["found_after_seconds"] = [event["t"] - 40.0 for event in row["events"]]
+        print(robot, model, row["found_after_seconds"], row["recovered_after_seconds"], flush=True)
+        changed[f"{robot} {model}"] = row
+    return {
+        "seconds": DRIFT_SECONDS,
+        "alarms": sum(row["alarms"] for row in runs),
+        "worst_over_without_test": max(row["over_without_test"] for row in runs),
+        "unchanged": runs,
+        "payload": changed,
+    }
 
 
 def clocks() -> dict[str, Any]:
@@ -254,6 +324,7 @@ ROWS: dict[str, Callable[[], dict[str, Any]]] = {
     "endurance": endurance,
     "payload": payload,
     "clocks": clocks,
+    "drift": drift,
 }
 
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,10 @@ from delan.models.networks import FeedForwardSettings, LagrangianNetworkSettings
 from delan.online import learner_process as learner_module
 from delan.online.channels import Latest
 from delan.online.learner import (
+    CHANGED,
+    RETURNED,
     STALLED_STEPS,
     LearnerSettings,
-    Memory,
     OnlineLearner,
     _Start,
 )
@@ -100,19 +102,6 @@ def test_a_wrong_rate_or_cut_off_is_refused():
         CausalSampler(1, DT, rate=900.0)
 
 
-def test_memory_is_fair_to_old_and_new():
-    memory = Memory(1, recent=50, reservoir=200, seed=0)
-    memory.add(np.arange(4000.0)[:, None])
-    np.testing.assert_array_equal(memory.newest(50)[:, 0], np.arange(3950, 4000))
-    kept = memory.all()[:, 0]
-    assert 1700 < kept.mean() < 2300
-    assert len(np.unique(kept)) == 200
-    drawn = memory.draw(100)[:, 0]
-    assert np.all(drawn[:50] >= 3950)
-    memory.forget(10)
-    np.testing.assert_array_equal(np.sort(memory.all()[:, 0]), np.arange(3990, 4000))
-
-
 @pytest.mark.parametrize(
     "network",
     [
@@ -170,20 +159,49 @@ def test_what_cannot_be_learned_online_is_refused_before_there_is_a_process():
         Task(PENDULUM, DT, LearnerSettings(cutoff=300.0), seed=0)
 
 
+def fed(learner: OnlineLearner, rows: np.ndarray) -> None:
+    """Rows in parts of a quarter of a second, with 4 steps after each."""
+    for part in np.split(rows, range(125, len(rows), 125)):
+        learner.absorb(part)
+        for _ in range(4):
+            learner.improve()
+
+
 def test_a_robot_that_changes_is_noticed_and_learned_anew():
     learner = OnlineLearner(PENDULUM, DT, SMALL)
-    learner.absorb(swing(5.0))
-    for _ in range(60):
-        learner.improve()
-    assert not learner.events
-    for part in np.split(swing(10.0, inertia=0.8, start=6.0), 20):
-        learner.absorb(part)
-        for _ in range(10):
-            learner.improve()
-    assert len(learner.events) == 1
-    assert 6 < learner.events[0][0] < 8
-    assert "the robot has changed" in learner.events[0][1]
+    fed(learner, swing(25.0))
+    assert not learner.changes
+    fed(learner, swing(10.0, inertia=0.8, start=26.0))
+    (changed,) = learner.changes
+    assert 26 < changed < 29
+    assert not learner.returns
     assert float(learner.best.mass_matrix(jnp.zeros(1))[0, 0]) == pytest.approx(0.8, rel=0.05)
+    assert learner.events == ((changed, CHANGED),)
+
+
+def test_after_an_alarm_the_earlier_samples_are_used_again_if_they_are_valid():
+    learner = OnlineLearner(PENDULUM, DT, SMALL)
+    fed(learner, swing(25.0))
+    before = learner.samples
+    fed(learner, swing(4.0, inertia=0.8, start=26.0))
+    assert len(learner.changes) == 1
+    assert 50 < learner.samples < 400
+    fed(learner, swing(10.0, start=31.0))
+    assert len(learner.returns) == 1
+    assert learner.samples > before
+    assert float(learner.best.mass_matrix(jnp.zeros(1))[0, 0]) == pytest.approx(0.5, rel=0.02)
+    assert [text for _, text in learner.events] == [CHANGED, RETURNED]
+
+
+def test_a_test_that_raises_no_alarm_changes_nothing():
+    weights = []
+    for hours in (10.0, None):
+        learner = OnlineLearner(PENDULUM, DT, replace(SMALL, alarm_hours=hours))
+        fed(learner, swing(12.0))
+        weights.append(PENDULUM.pack(learner.best))
+    np.testing.assert_array_equal(*weights)
+    with pytest.raises(SettingsError, match="alarm_hours must be positive and finite, or None"):
+        LearnerSettings(alarm_hours=0.0)
 
 
 def test_numbers_that_are_none_do_not_spoil_the_learner():
@@ -364,6 +382,20 @@ def test_what_the_process_noticed_is_told_once_even_if_it_died_in_between(owner)
         note(learner, changes, changed)
         learner.refresh()
     assert [t for t, _ in learner.events] == [5.0, 7.5, 20.0]
+
+
+def test_a_change_that_was_undone_is_reported_after_it(owner):
+    learner = owner()
+    with Latest.attach(learner._notes.name) as notes:
+        for returns, returned in ((0, 0.0), (1, 9.0)):
+            notes.write(LearnerNote(0.1, 0.2, 3, 4, 1, 5.0, returns, returned))
+            learner.refresh()
+    assert learner.events == ((5.0, CHANGED), (9.0, RETURNED))
+    for changed in (30.0, 40.0, 40.0):
+        with Latest.attach(learner._notes.name) as notes:
+            notes.write(LearnerNote(0.1, 0.2, 3, 4, 2, changed, 1, 9.0))
+        learner.refresh()
+    assert [t for t, _ in learner.events] == [5.0, 9.0, 30.0, 40.0]
 
 
 def test_after_a_reset_models_of_the_old_life_are_not_taken(owner):

@@ -3,13 +3,13 @@
 from collections import deque
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from ..errors import SettingsError
 from ..joints import Dataset
@@ -18,11 +18,10 @@ from ..models.dynamics import Normalisation, trainable
 from ..models.model import Blueprint
 from ..solvers import adam, marquardt
 from ..solvers.adam import DescentSettings
-from ..solvers.loss import Objective, Samples, Scale, data_loss
+from ..solvers.loss import Objective, Samples, Scale, data_loss, torque
 from ..solvers.marquardt import MarquardtSettings
 from ..solvers.plan import SMALL_WEIGHTS, head
-
-Rows = Float[np.ndarray, "rows columns"]
+from .memory import DriftWatch, Memory, Rows
 
 HELD_OUT = 10  # every 10th sample is held out and judges the models
 WARM_UP_EPOCHS = 5  # passes of Adam in one step
@@ -33,12 +32,12 @@ BETTER = 0.98  # a model replaces the best one if its error is below this fracti
 STALLED = 0.97
 STALLED_STEPS = 40
 FAR_BETTER = 0.3
-# The usual error on the newest samples is the median of the last USUAL ones. The robot has changed
-# if the error is DRIFT times the usual one and above DRIFT_FLOOR of the variance of the torque.
-USUAL = 200
-USUAL_LEAST = 20  # errors that are needed for the median
-DRIFT = 8.0
-DRIFT_FLOOR = 3e-3
+# For this time after an alarm the earlier samples are set aside, to be used again if they turn out
+# to be valid [s].
+TRIAL_SECONDS = 20.0
+# What a learner reports.
+CHANGED = "the robot has changed; the learner set the earlier samples aside"
+RETURNED = "the robot is as it was before; the learner uses the earlier samples again"
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,8 @@ class LearnerSettings:
         rows: samples of one step of the second-order method, half of them from the newest.
         starts: models of a chain that are trained in turn, in case one is in a local minimum.
         first: samples before the first step.
-        window: newest samples on which a change of the robot is detected.
+        window: samples of one block of the test for a change of the robot; see `DriftWatch`.
+        alarm_hours: least mean time between false alarms of that test [h]; None for no test.
     """
 
     rate: float = 100.0
@@ -62,7 +62,8 @@ class LearnerSettings:
     rows: int = 512
     starts: int = 2
     first: int = 60
-    window: int = 50
+    window: int = 25
+    alarm_hours: float | None = 10.0
     objective: Objective = field(default_factory=Objective)
     adam: DescentSettings = field(default_factory=DescentSettings)
     marquardt: MarquardtSettings = field(default_factory=MarquardtSettings)
@@ -71,49 +72,10 @@ class LearnerSettings:
         for name in ("recent", "reservoir", "rows", "starts", "first", "window"):
             if getattr(self, name) < 1:
                 raise SettingsError(f"{name} must be at least 1, got {getattr(self, name)}")
-
-
-class Memory:
-    """The newest samples, and a reservoir in which every sample of the run is equally likely."""
-
-    def __init__(self, columns: int, recent: int, reservoir: int, *, seed: int):
-        self._recent = np.zeros((recent, columns))
-        self._reservoir = np.zeros((reservoir, columns))
-        self._rng = np.random.default_rng(seed)
-        self.seen = 0
-
-    def add(self, rows: Rows) -> None:
-        """Add samples, in order of time."""
-        for row in rows:
-            self._recent[self.seen % len(self._recent)] = row
-            place = self.seen
-            if place >= len(self._reservoir):
-                place = int(self._rng.integers(self.seen + 1))
-            if place < len(self._reservoir):
-                self._reservoir[place] = row
-            self.seen += 1
-
-    def newest(self, count: int) -> Rows:
-        """Return the last `count` samples, oldest first, or all if there are fewer."""
-        count = min(count, self.seen, len(self._recent))
-        return self._recent[(self.seen - count + np.arange(count)) % len(self._recent)]
-
-    def draw(self, count: int) -> Rows:
-        """Return `count` random samples with repetition, half of them from the newest."""
-        half = count // 2
-        newest = self._rng.integers(min(self.seen, len(self._recent)), size=half)
-        whole = self._rng.integers(min(self.seen, len(self._reservoir)), size=count - half)
-        return np.vstack([self._recent[newest], self._reservoir[whole]])
-
-    def all(self) -> Rows:
-        """Return the samples in the reservoir."""
-        return self._reservoir[: min(self.seen, len(self._reservoir))]
-
-    def forget(self, keep: int) -> None:
-        """Forget all but the last `keep` samples."""
-        newest = self.newest(keep).copy()
-        self.seen = 0
-        self.add(newest)
+        if self.alarm_hours is not None and not 0 < self.alarm_hours < float("inf"):
+            raise SettingsError(
+                f"alarm_hours must be positive and finite, or None, got {self.alarm_hours}"
+            )
 
 
 @dataclass
@@ -123,6 +85,15 @@ class _Start:
     state: Any
     losses: deque[float] = field(default_factory=lambda: deque(maxlen=STALLED_STEPS))
     error: float = float("inf")
+
+
+class _SetAside(NamedTuple):
+    """What was known before an alarm, in case that the alarm was false."""
+
+    memory: Memory
+    judge: Memory
+    watch: DriftWatch
+    until: float
 
 
 def sampler_for(blueprint: Blueprint, dt: float, settings: LearnerSettings) -> CausalSampler:
@@ -142,7 +113,8 @@ class OnlineLearner:
     Attributes:
         best: the model with the lowest error on held-out samples; None before the first.
         error: that error, as nMSE.
-        events: changes of the robot, each with the time of the newest sample [s].
+        changes: when the robot changed, as the time of the newest sample then [s].
+        returns: when such an alarm turned out to be false, or the change was undone [s].
         loss: of the last step; NaN before the first.
         steps, trained: steps made, and samples that went through them.
     """
@@ -158,14 +130,13 @@ class OnlineLearner:
         settings = settings or LearnerSettings()
         self.blueprint = blueprint
         self.settings = settings
-        columns = 4 * blueprint.joints.dof
-        held_out = settings.reservoir // HELD_OUT + 1
+        self._dt = dt
+        self._seed = seed
         self._sampler = sampler_for(blueprint, dt, settings)
-        self._memory = Memory(columns, settings.recent, settings.reservoir, seed=seed)
-        self._judge = Memory(columns, settings.recent, held_out, seed=seed + 1)
+        self._remember()
+        self._aside: _SetAside | None = None
         self._key = jax.random.key(seed)
         self._starts: list[_Start] = []
-        self._usual: deque[float] = deque(maxlen=USUAL)
         self._chain = blueprint.shape.chain is not None
         self._second_order = _weight_count(blueprint) <= SMALL_WEIGHTS
         self._t = 0.0
@@ -174,12 +145,20 @@ class OnlineLearner:
         self.loss = float("nan")
         self.best: Any = None
         self.error = float("inf")
-        self.events: list[tuple[float, str]] = []
+        self.changes: list[float] = []
+        self.returns: list[float] = []
 
     @property
     def samples(self) -> int:
         """Number of samples since the beginning, or since the robot changed."""
         return self._memory.seen + self._judge.seen
+
+    @property
+    def events(self) -> tuple[tuple[float, str], ...]:
+        """What the learner reports, in order of time [s]."""
+        changes = [(t, CHANGED) for t in self.changes]
+        returns = [(t, RETURNED) for t in self.returns]
+        return tuple(sorted(changes + returns))
 
     def prepare(self) -> None:
         """Compile all steps on random numbers, so that the first real step is not slower."""
@@ -190,12 +169,13 @@ class OnlineLearner:
         other._judge.add(rows)
         for _ in range(2):
             other.improve()
+        if self.settings.alarm_hours is not None:
+            self._predict(other.best, rows[: self.settings.window])
 
     def resume(self, model: Any) -> None:
         """Continue from a model instead of random weights."""
-        with self._precision():
-            self._starts = [self._begin(model)]
-            self.best = model
+        self._continue_from(model)
+        self.best = model
 
     def absorb(self, rows: Rows) -> None:
         """Add measured rows (t, q, q̇, τ) of consecutive control periods."""
@@ -206,6 +186,10 @@ class OnlineLearner:
         held_out = (np.arange(len(samples)) + self.samples) % HELD_OUT == 0
         self._memory.add(samples[~held_out])
         self._judge.add(samples[held_out])
+        if self._watch is not None:
+            self._watch.add(samples, self.best)
+            self._forget_if_changed(self._watch)
+            self._return_if_valid(samples)
 
     def improve(self) -> bool:
         """Make one step if there are enough samples; return whether `best` is a better model."""
@@ -217,7 +201,6 @@ class OnlineLearner:
             count = len(self._starts)
             if count < wanted and self._memory.seen >= first * 4**count:
                 self._starts.append(self._fresh())
-            self._watch_for_change()
             turn = self._starts[self.steps % len(self._starts)]
             self.steps += 1
             self._step(turn)
@@ -288,26 +271,67 @@ class OnlineLearner:
         if stalled and self.error < FAR_BETTER * start.error and len(self._starts) > 1:
             self._starts[self._starts.index(start)] = self._fresh()
 
-    def _watch_for_change(self) -> None:
-        """Forget the past when the newest samples no longer fit a model that used to fit."""
-        newest = self._memory.newest(self.settings.window)
-        if self.best is None or len(newest) < self.settings.window:
+    def _remember(self) -> None:
+        """Begin with an empty memory and a new test."""
+        settings = self.settings
+        dof = self.blueprint.joints.dof
+        held_out = settings.reservoir // HELD_OUT + 1
+        self._memory = Memory(4 * dof, settings.recent, settings.reservoir, seed=self._seed)
+        self._judge = Memory(4 * dof, settings.recent, held_out, seed=self._seed + 1)
+        self._watch: DriftWatch | None = None
+        if settings.alarm_hours is not None:
+            self._watch = DriftWatch(
+                dof,
+                self._predict,
+                window=settings.window,
+                rate=min(settings.rate, 1 / self._dt),
+                hours=settings.alarm_hours,
+                seed=self._seed,
+            )
+
+    def _forget_if_changed(self, watch: DriftWatch) -> None:
+        """Learn from the samples after a change only, and set aside those before."""
+        if not watch.changed:
             return
-        error = self._error(self.best, newest)
-        usual = float("inf")
-        if len(self._usual) >= USUAL_LEAST:
-            usual = float(np.median(self._usual))
-        if error < DRIFT * max(usual, DRIFT_FLOOR):
-            self._usual.append(error)
+        self.changes.append(self._t)
+        held_out = watch.after_change // HELD_OUT
+        memory = self._memory
+        judge = self._judge
+        watch.stop()
+        self._remember()
+        self._memory.add(memory.newest(watch.after_change - held_out))
+        self._judge.add(judge.newest(max(1, held_out)))
+        self._aside = _SetAside(memory, judge, watch, self._t + TRIAL_SECONDS)
+        self._continue_from(self.best)
+
+    def _return_if_valid(self, samples: Rows) -> None:
+        """Use the samples that were set aside again if they explain the newest ones."""
+        aside = self._aside
+        if aside is None:
             return
-        if usual > DRIFT_FLOOR:
-            return  # the model does not fit yet, so nothing is known about the robot
-        text = f"the robot has changed: error {error:.2g}, usually {usual:.2g}; forgetting"
-        self.events.append((self._t, text))
-        self._memory.forget(self.settings.window // 4)
-        self._judge.forget(2)
-        self._usual.clear()
-        self._starts = self._starts and [self._begin(self.best)]
+        aside.watch.add(samples, None)
+        if aside.watch.valid_again:
+            self.returns.append(self._t)
+            newest = aside.watch.quiet
+            aside.memory.add(self._memory.newest(newest - newest // HELD_OUT))
+            aside.judge.add(self._judge.newest(newest // HELD_OUT))
+            aside.watch.resume()
+            self._memory = aside.memory
+            self._judge = aside.judge
+            self._watch = aside.watch
+            self.best = aside.watch.model
+            self._continue_from(self.best)
+            self._aside = None
+        elif self._t > aside.until:
+            self._aside = None
+
+    def _continue_from(self, model: Any) -> None:
+        with self._precision():
+            self._starts = [self._begin(model)]
+
+    def _predict(self, model: Any, rows: Rows) -> Float[np.ndarray, "rows dof"]:
+        with self._precision():
+            return np.asarray(_torques(model, self._samples(rows)))
 
     def _error(self, model: Any, rows: Rows) -> float:
         """Return the nMSE on rows, relative to the variance of all torques in memory."""
@@ -335,6 +359,11 @@ class OnlineLearner:
 
 
 _loss = eqx.filter_jit(data_loss)
+
+
+@eqx.filter_jit
+def _torques(model: Any, samples: Samples) -> Float[Array, "rows dof"]:
+    return jax.vmap(lambda sample: torque(model, sample))(samples)
 
 
 def _weight_count(blueprint: Blueprint) -> int:

@@ -21,7 +21,7 @@ from jaxtyping import Float
 from ..errors import DelanError
 from ..models.model import Blueprint
 from .channels import Latest, Stream
-from .learner import LearnerSettings, OnlineLearner, sampler_for
+from .learner import CHANGED, RETURNED, LearnerSettings, OnlineLearner, sampler_for
 from .process import JOIN_SECONDS, Tie, end_process, leave_core, run_tied
 
 Vector = Float[np.ndarray, " dof"]
@@ -45,6 +45,7 @@ class LearnerNote(NamedTuple):
         error: nMSE of its best model on held-out samples.
         samples, steps: samples trained on and steps made.
         changes, changed: how often the robot changed, and when it last did [s].
+        returns, returned: the same for changes that were undone, or false alarms.
     """
 
     loss: float
@@ -53,6 +54,8 @@ class LearnerNote(NamedTuple):
     steps: float
     changes: float
     changed: float
+    returns: float = 0.0
+    returned: float = 0.0
 
 
 @runtime_checkable
@@ -135,7 +138,7 @@ class SteppedLearner:
 
     @property
     def events(self) -> tuple[tuple[float, str], ...]:
-        return tuple(self._learner.events)
+        return self._learner.events
 
     def start(self) -> None:
         self._learner.prepare()
@@ -225,9 +228,12 @@ class ProcessLearner:
             return
         self.note = LearnerNote(*row.tolist())
         # Compared by their time, as a restarted learner counts its changes from the beginning.
-        text = "the robot has changed; the learner forgot the earlier samples"
-        if self.note.changes and (self.note.changed, text) not in self._changes[-1:]:
-            self._changes.append((self.note.changed, text))
+        latest = []
+        if self.note.changes:
+            latest.append((self.note.changed, CHANGED))
+        if self.note.returns:
+            latest.append((self.note.returned, RETURNED))
+        self._changes += [event for event in sorted(latest) if event not in self._changes]
 
     def start(self) -> None:
         if self._process is None:
@@ -363,7 +369,8 @@ class _Worker:
         self._notes = Latest.attach(notes)
         self._lives = Latest.attach(lives)
         self._life = self._current_life(0)
-        self._events: tuple[tuple[float, str], ...] = ()  # of earlier lives
+        self._changes: list[float] = []  # of earlier lives
+        self._returns: list[float] = []
         self._learner = task.learner(self._life)
         self._learner.prepare()
         if place.resumed:
@@ -406,7 +413,8 @@ class _Worker:
         """Forget everything and start with other random weights."""
         self._life = life
         self._pending = False
-        self._events = (*self._events, *self._learner.events)
+        self._changes += self._learner.changes
+        self._returns += self._learner.returns
         self._rows.read()
         self._learner = self._task.learner(life)
 
@@ -424,14 +432,17 @@ class _Worker:
 
     def _note(self) -> None:
         learner = self._learner
-        events = (*self._events, *learner.events)
+        changes = self._changes + learner.changes
+        returns = self._returns + learner.returns
         note = LearnerNote(
             loss=learner.loss,
             error=learner.error,
             samples=learner.trained,
             steps=learner.steps,
-            changes=len(events),
-            changed=events[-1][0] if events else 0.0,
+            changes=len(changes),
+            changed=changes[-1] if changes else 0.0,
+            returns=len(returns),
+            returned=returns[-1] if returns else 0.0,
         )
         self._notes.write(note)
         self._noted = time.monotonic()
