@@ -33,7 +33,7 @@ UNCHANGED: dict[str, dict[str, tuple[int, ...]]] = {
     "two-link": {"feedforward": (10, 40, 80), "delan": (10, 40, 80), "chain": (20, 80)},
     "wam7": {"feedforward": (20, 80), "delan": (10, 40), "chain": (20,)},
 }
-DRIFT_SECONDS = 40  # how long such a robot moves [s]
+DRIFT_SECONDS = 40.0  # how long such a robot moves [s]
 
 
 def online(
@@ -260,7 +260,7 @@ def stepped_run(
         model=model,
         reference=reference,
         clock="stepped",
-        steps_per_second=steps,
+        steps_per_second=float(steps),
         seconds=seconds,
         **options,
     )
@@ -288,7 +288,7 @@ def drift() -> dict[str, Any]:
             runs.append(row)
     changed = {}
     for robot, model in (("two-link", "delan"), ("two-link", "chain"), ("wam4", "chain")):
-        run = stepped_run(robot, model, 40, 60, payload=(40.0, 0.3))
+        run = stepped_run(robot, model, 40, 60.0, payload=(40.0, 0.3))
         row = recovery(run, 40.0)
         row["found_after_seconds"] = [event["t"] - 40.0 for event in row["events"]]
         print(robot, model, row["found_after_seconds"], row["recovered_after_seconds"], flush=True)

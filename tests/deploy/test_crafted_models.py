@@ -14,6 +14,7 @@ from delan.deploy.compiler import find_compiler
 from delan.deploy.gate import _Examiner, examine
 from delan.deploy.workspace import Workspace, gravity_share, load_share
 from delan.deploy.workspace_checks import WorkspaceChecks
+from delan.errors import SettingsError
 from delan.joints import JointLimits, Joints
 from delan.models.friction import Friction, FrictionSettings
 from delan.models.geometry import from_rigid_body
@@ -30,6 +31,7 @@ from tests.support.crafted_models import (
     largest_near,
     random_friction,
     spiked_network,
+    stops_of,
 )
 from tests.support.members import trust_in
 
@@ -86,8 +88,9 @@ def test_friction_that_drives_above_the_speeds_of_the_log_is_refused():
 
 
 def test_a_stop_operator_that_single_precision_does_not_hold_is_refused():
-    settings = FrictionSettings(("viscous", "stops"), radii=(1e-46, 0.1))
-    friction = Friction(TWO_LINK.joints, settings)
+    with pytest.raises(SettingsError, match="radii is a tuple of different numbers"):
+        FrictionSettings(("viscous", "stops"), radii=(1e-46, 0.1))
+    friction = Friction(TWO_LINK.joints, stops_of(1e-46, 0.1))
     weights = jnp.full_like(friction.weights.value, 0.1)
     friction = eqx.tree_at(lambda item: item.weights.value, friction, weights)
     check = examiner(Model(known().mechanics, friction)).code()

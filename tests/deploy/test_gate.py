@@ -320,7 +320,7 @@ def test_the_command_keeps_a_certificate_that_the_code_carries(files, monkeypatc
     assert payload["trained_on"] == "train.npz"
     assert json.loads((files / "arm.gate.json").read_text())["checksum"] == payload["checksum"]
     ran("export", "arm.delan", "-o", "after")
-    assert "gate: passed all 14 checks (log log.npz" in (files / "after" / "arm.h").read_text()
+    assert "gate: passed all 15 checks (log log.npz" in (files / "after" / "arm.h").read_text()
 
 
 def test_the_log_it_was_trained_on_is_known_again_by_any_name(files, monkeypatch):

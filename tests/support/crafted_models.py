@@ -157,6 +157,13 @@ def _with(part: Any, where: Callable[[Any], Any], value: Any) -> Any:
     return eqx.tree_at(where, part, value)
 
 
+def stops_of(*radii: float) -> FrictionSettings:
+    """Return friction with stop operators of radii that the settings themselves would refuse."""
+    settings = FrictionSettings(("viscous", "stops"), radii=tuple(range(1, 1 + len(radii))))
+    object.__setattr__(settings, "radii", radii)
+    return settings
+
+
 def broken_code(model: Model, seed: int) -> tuple[str, Model]:
     """Return a name and a model whose torque is sound in Python and not in C."""
     friction = model.friction
@@ -167,8 +174,7 @@ def broken_code(model: Model, seed: int) -> tuple[str, Model]:
     kind = seed % 4
     if kind == 0:
         radius = float(10 ** rng.uniform(-60, -38.5))
-        settings = FrictionSettings(("viscous", "stops"), radii=(radius, 0.1))
-        head = Friction(model.joints, settings)
+        head = Friction(model.joints, stops_of(radius, 0.1))
         weights = jnp.full_like(head.weights.value, 0.1)
         head = eqx.tree_at(lambda item: item.weights.value, head, weights)
         return f"radius {radius:g}", Model(chain, head)

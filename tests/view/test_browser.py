@@ -238,7 +238,11 @@ def stop_by_click(page: Any, server: subprocess.Popen, run: int) -> None:
 
 
 def children(pid: int) -> list[int]:
-    return [int(pid) for pid in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    """Return the processes that any thread of a process has started."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        found += [int(child) for child in task.read_text().split()]
+    return found
 
 
 def signal_all(pids: list[int], number: signal.Signals) -> None:
