@@ -159,7 +159,8 @@ def _with(part: Any, where: Callable[[Any], Any], value: Any) -> Any:
 
 def stops_of(*radii: float) -> FrictionSettings:
     """Return friction with stop operators of radii that the settings themselves would refuse."""
-    settings = FrictionSettings(("viscous", "stops"), radii=tuple(range(1, 1 + len(radii))))
+    usual = tuple(float(place + 1) for place in range(len(radii)))
+    settings = FrictionSettings(("viscous", "stops"), radii=usual)
     object.__setattr__(settings, "radii", radii)
     return settings
 
