@@ -25,8 +25,9 @@ from delan.models.networks import LagrangianNetwork, LagrangianNetworkSettings
 from delan.models.rigid_body import RigidBody
 from delan.robots.arms import TWO_LINK
 from delan.solvers import marquardt
+from delan.solvers.bounded import solve_bounded
 from delan.solvers.loss import Objective, Samples, Scale
-from delan.solvers.marquardt import MarquardtSettings, solve_bounded
+from delan.solvers.marquardt import MarquardtSettings
 from delan.solvers.training import TrainingSettings
 from tests.support.members import friction_in, noisy, pendulum
 from tests.support.random_arms import swung
