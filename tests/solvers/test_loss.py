@@ -15,7 +15,7 @@ from delan.models.friction import Friction, FrictionSettings, MotorPair
 from delan.models.model import Model
 from delan.models.networks import LagrangianNetwork, LagrangianNetworkSettings
 from delan.solvers.linearised import FlatModel, numpy_friction
-from delan.solvers.loss import Objective, Samples, Scale, data_loss, decaying, loss, residual
+from delan.solvers.loss import Objective, Samples, Scale, data_loss, decay, loss, residual
 from delan.solvers.marquardt import MarquardtSettings, Problem, _joined, init, update
 from tests.support.members import pendulum
 
@@ -153,8 +153,8 @@ def test_normal_equations_are_the_gradient_and_its_jacobian(model, dataset, term
 
     def errors(w):
         rows = jax.vmap(lambda sample: residual(model_of(w), sample, scale, objective))(samples)
-        decayed, _ = ravel_pytree(jax.tree.map(jnp.full_like, tree, decaying(tree)))
-        return jnp.concatenate([rows.ravel() / np.sqrt(count), np.sqrt(1e-3) * decayed * w])
+        rates, _ = ravel_pytree(jax.tree.map(jnp.full_like, tree, decay(tree, scale)))
+        return jnp.concatenate([rows.ravel() / np.sqrt(count), jnp.sqrt(rates) * w])
 
     jacobian = np.asarray(jax.jit(jax.jacfwd(errors))(flat))[:, moving]
     curvature = near.curvature[np.ix_(moving, moving)]

@@ -229,7 +229,7 @@ def _sizes(model: Model) -> dict[str, Any]:
     if model.mechanics is None:
         endless = int(network.joints.continuous.sum())
         return sizes | {"OUTPUTS": padded(dof), "ENDLESS": endless, "BOUNDED": dof - endless}
-    sliding = int(network.joints.sliding.sum())
+    circular = int(network.circular.sum())
     # The entries of a triangular factor, then a potential or the torque of each joint.
     gravity = dof * (dof + 1) // 2
     outputs = gravity + dof
@@ -238,8 +238,8 @@ def _sizes(model: Model) -> dict[str, Any]:
     return sizes | {
         "OUTPUTS": padded(outputs),
         "GRAVITY_OUTPUT": gravity,
-        "TURNING": dof - sliding,
-        "SLIDING": sliding,
+        "TURNING": circular,
+        "SLIDING": dof - circular,
         "DIAGONAL_SOFTPLUS": int(settings.diagonal == "softplus"),
     }
 
@@ -254,8 +254,9 @@ def _tables(shape: Shape) -> Iterator[str]:
         yield _table("TURNS", _places(joints.continuous))
         yield _table("BOUNDS", _places(~joints.continuous))
     else:
-        yield _table("TURNS", _places(joints.turning))
-        yield _table("SLIDES", _places(joints.sliding))
+        circular = shape.model.mechanics.circular
+        yield _table("TURNS", _places(circular))
+        yield _table("SLIDES", _places(~circular))
     if shape.states:
         yield _table("ENDLESS_JOINT", joints.continuous.astype(int))
     pairs = shape.friction.pairs

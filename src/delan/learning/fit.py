@@ -164,8 +164,9 @@ def fit(
         data: a recording, which is prepared (filtered, cut into trajectories), or a dataset, which
             is taken as it is.
         models: `auto`, all of them; or one or several of `chain` (a rigid arm of learned geometry),
-            `delan` (the network of the paper), `feedforward` and `identified` (the arm of a URDF);
-            or the settings of one model. A constant torque always takes part.
+            `delan` (a Lagrangian network), `feedforward` and `identified` (the arm of a URDF);
+            or `paper` (the network of the paper and its training, to the letter); or the settings
+            of one model. A constant torque always takes part.
         friction: of the Lagrangian models: its terms, `auto` to add terms while the validation
             motion is explained better, or None. `usual` is `auto`, and None for a single `delan`.
         urdf: description of the robot; with it, models that start from the file take part.

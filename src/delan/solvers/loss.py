@@ -22,7 +22,10 @@ from ..models.dynamics import InverseDynamics, LinearWeights, numbers, on_device
 from ..models.friction import Friction, FrictionSettings
 from ..models.friction_memory import remembered
 from ..models.model import as_model
+from ..models.networks import Affine
 
+# The parts of a model whose numbers do not all decay alike.
+LAYERS = (Affine, LinearWeights)
 # Data are NumPy arrays, whose rows are picked without a compiled program; inside one, JAX arrays.
 Numbers = Array | np.ndarray
 
@@ -188,8 +191,10 @@ class Objective:
             plain squared error [N² m²].
         power: weight of the power balance (q̇ᵀ(τ̂ − τ))², divided by the variance of the measured
             power q̇ᵀτ.
-        weight_decay: λ of eq. 9, times the sum of the squared weights (not of the biases, and not
-            of friction, whose parameters have units).
+        weight_decay: λ of eq. 9, times the sum of the squared weights (never of friction, whose
+            parameters have units).
+        decayed: `matrices` lets biases grow freely; `all` takes them as weights too, as the
+            paper's Ω(θ, ψ) does.
         rigidity: weight of the squares that keep the frames of a chain rotations and gravity at
             9.81 m/s². A rigid arm satisfies both at no cost, so that this settles only what the
             data leave open.
@@ -199,10 +204,13 @@ class Objective:
     power: float = 0.0
     weight_decay: float = 0.0
     rigidity: float = 1e-3
+    decayed: Literal["matrices", "all"] = "matrices"
 
     def __post_init__(self) -> None:
         if self.torque not in ("normalised", "squared"):
             raise SettingsError(f"unknown torque loss {self.torque!r}; known: normalised, squared")
+        if self.decayed not in ("matrices", "all"):
+            raise SettingsError(f"unknown decayed {self.decayed!r}; known: matrices, all")
         for name in ("power", "weight_decay", "rigidity"):
             value = getattr(self, name)
             if not 0 <= value < float("inf"):
@@ -294,6 +302,7 @@ class Scale(eqx.Module):
     Attributes:
         torque, power: variances of each joint's torque and of the measured power.
         rigidity, weight_decay: see `Objective`; a number would be compiled into the program.
+        bias_decay: the weight decay of biases.
         anchor: what a chain is held to, if anything.
     """
 
@@ -301,6 +310,7 @@ class Scale(eqx.Module):
     power: Float[Array, ""]
     rigidity: Float[Array, ""]
     weight_decay: Float[Array, ""]
+    bias_decay: Float[Array, ""]
     anchor: Anchor | None = None
 
     @classmethod
@@ -316,6 +326,7 @@ class Scale(eqx.Module):
             power=on_device(nonzero_scale(power)),
             rigidity=on_device(objective.rigidity),
             weight_decay=on_device(objective.weight_decay),
+            bias_decay=on_device(objective.weight_decay * (objective.decayed == "all")),
         )
 
     def untied(self) -> "Scale":
@@ -376,18 +387,25 @@ def loss(
     """Return eq. 9, the data loss plus λ Ω(weights), plus the ties of a chain."""
     data = data_loss(model, samples, scale, objective) + jnp.sum(tie(model, scale) ** 2)
     weights, _ = trainable(model)
-    decayed = jax.tree.leaves(eqx.filter(weights, decaying(weights)))
-    return data + scale.weight_decay * sum(jnp.sum(leaf**2) for leaf in decayed)
+    terms = jax.tree.map(lambda rate, leaf: rate * jnp.sum(leaf**2), decay(weights, scale), weights)
+    return data + sum(jax.tree.leaves(terms))
 
 
-def decaying(weights: Any) -> Any:
-    """Return which leaves weight decay applies to: the matrices of networks only.
+def decay(weights: Any, scale: Scale) -> Any:
+    """Return λ for every leaf of the weights: for matrices, for biases, and none for friction.
 
-    Biases may grow freely, and so may friction, whose size is a fact about the robot.
+    Friction may grow freely, because its size is a fact about the robot.
     """
 
-    def marked(part: Any) -> Any:
-        free = isinstance(part, LinearWeights)
-        return jax.tree.map(lambda leaf: not free and leaf.ndim > 1, part)
+    def rates(part: Any) -> Any:
+        if isinstance(part, Affine):
+            return eqx.tree_at(
+                lambda layer: (layer.weight, layer.bias),
+                part,
+                (scale.weight_decay, scale.bias_decay),
+            )
+        if isinstance(part, LinearWeights) or part.ndim < 2:
+            return jax.tree.map(lambda leaf: jnp.zeros_like(scale.weight_decay), part)
+        return scale.weight_decay
 
-    return jax.tree.map(marked, weights, is_leaf=lambda part: isinstance(part, LinearWeights))
+    return jax.tree.map(rates, weights, is_leaf=lambda part: isinstance(part, LAYERS))
