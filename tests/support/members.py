@@ -114,6 +114,7 @@ DYNAMICS: dict[str, Callable[[], DynamicsModel]] = {
     "network, normalised inputs": lambda: network(
         Joints.of(("revolute", "prismatic")), inputs="normalised", outputs="raw"
     ),
+    "network, Lagrangian layers": lambda: network(MIXED, engine="layers", depth=3, width=16),
     "chain, 1 joint": lambda: chain(Joints.revolute(1)),
     "chain, mixed joints": lambda: chain(MIXED),
     "chain, 7 joints": lambda: chain(Joints.revolute(7)),

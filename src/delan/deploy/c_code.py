@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from importlib.metadata import version
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.polynomial import Chebyshev, Polynomial
 
 from ..models.model import Model
+from ..models.networks import LagrangianNetwork
 from .artifact import rendered
 from .layout import PADDING, ExportSettings, Numbers, Shape, padded
 
@@ -254,7 +255,7 @@ def _tables(shape: Shape) -> Iterator[str]:
         yield _table("TURNS", _places(joints.continuous))
         yield _table("BOUNDS", _places(~joints.continuous))
     else:
-        circular = shape.model.mechanics.circular
+        circular = cast(LagrangianNetwork, shape.model.mechanics).circular
         yield _table("TURNS", _places(circular))
         yield _table("SLIDES", _places(~circular))
     if shape.states:

@@ -16,12 +16,11 @@ from ..joints import Joints
 from ..model_header import LARGEST_NUMBER
 from ..models.chain import LagrangianChain
 from ..models.friction import Friction, FrictionSettings
+from ..models.layers import Affine, Perceptron
 from ..models.model import Model, as_model
 from ..models.networks import (
-    Affine,
     FeedForwardNetwork,
     LagrangianNetwork,
-    Perceptron,
     input_scale,
     output_scale,
 )

@@ -11,7 +11,8 @@ import jax
 import numpy as np
 
 from ..models.dynamics import Normalisation
-from ..models.networks import LagrangianNetwork, Perceptron, input_scale, output_scale
+from ..models.layers import Perceptron
+from ..models.networks import LagrangianNetwork, input_scale, output_scale
 from .bounds import Boxes, Parts
 
 

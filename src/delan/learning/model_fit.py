@@ -353,7 +353,7 @@ def _fingerprint(study: Study, chosen: Plan, start: TrainingStart) -> str:
         "plan": asdict(chosen),
         "friction": "auto" if study.friction == "auto" else "given",
         "anchor": start.anchor,
-        "settings": asdict(study.settings),
+        "settings": study.settings.described(),
         "joints": asdict(dataset.joints),
     }
     digest.update(repr((described, study.seed)).encode())

@@ -346,7 +346,7 @@ class TrainingResult:
             "scores": {"validation": self.validation.as_dict()},
             "seed": list(self.seed),
             "fit": {
-                "settings": asdict(self.settings),
+                "settings": self.settings.described(),
                 "optimizer": self.optimizer,
                 "reason": self.reason,
                 "seconds": self.seconds,

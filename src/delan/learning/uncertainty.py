@@ -250,7 +250,8 @@ def _ensemble(model: Model, training: Dataset, settings: TrustSettings, key: PRN
         repeated = _stacked([known] * settings.members)
         return Model(repeated.mechanics, repeated.friction, members.residual)
     few = ravel_pytree(trainable(model)[0])[0].size <= SMALL_WEIGHTS
-    method = _by_marquardt if few or model.chain is not None else _by_descent
+    squares = settings.objective.loss is None
+    method = _by_marquardt if squares and (few or model.chain is not None) else _by_descent
     members = [in_precision(member) for member in method(model, training, settings, key)]
     for leaf in jax.tree.leaves(eqx.filter(members, eqx.is_array)):
         if not jnp.all(jnp.isfinite(leaf)):

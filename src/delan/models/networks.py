@@ -1,6 +1,5 @@
 """The networks: the paper's Lagrangian network, and a feed-forward network as its baseline."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -13,70 +12,19 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from ..errors import ModelError, SettingsError
 from ..joints import Energy, Joints, TorqueComponents
 from ..mechanics import euler_lagrange
-from ..mechanics.euler_lagrange import Entries, by_row
+from ..mechanics.euler_lagrange import ConservativeTorques, Entries, FactorRates, by_row, dense
 from .dynamics import Normalisation, Promises, Vector, one_sample
-
-Activation = Literal["tanh", "softplus", "relu", "silu", "sin"]
-ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
-    "tanh": jnp.tanh,
-    "softplus": jax.nn.softplus,
-    "relu": jax.nn.relu,
-    "silu": jax.nn.silu,
-    "sin": jnp.sin,
-}
-
-
-class Affine(eqx.Module):
-    """x ↦ W x + b; it may have no outputs, like the lower part of a 1 × 1 matrix."""
-
-    weight: Float[Array, "outputs inputs"]
-    bias: Float[Array, " outputs"]
-
-    def __init__(self, inputs: int, outputs: int, *, key: PRNGKeyArray, bias: float = 0.0):
-        """Weights from N(0, 1/inputs) and one bias for all outputs."""
-        self.weight = jax.random.normal(key, (outputs, inputs)) / inputs**0.5
-        self.bias = jnp.full_like(self.weight, bias, shape=(outputs,))
-
-    def __call__(self, x: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
-        # Of a batch, XLA multiplies rows a fifth faster than columns, and the gradient of the
-        # weights up to four times faster with the longer side of the matrix along its rows; these
-        # two forms differ in that gradient only.
-        outputs, inputs = self.weight.shape
-        if outputs > inputs:
-            return x @ self.weight.T + self.bias
-        return jnp.inner(x, self.weight) + self.bias
-
-
-class Perceptron(eqx.Module):
-    """Hidden layers only: `depth` affine maps of `width` units, each followed by the activation."""
-
-    layers: tuple[Affine, ...]
-    activation: Activation = eqx.field(static=True)
-
-    def __init__(
-        self, inputs: int, width: int, depth: int, activation: Activation, *, key: PRNGKeyArray
-    ):
-        layers = []
-        for layer_key in jax.random.split(key, depth):
-            layers.append(Affine(inputs, width, key=layer_key))
-            inputs = width
-        self.layers = tuple(layers)
-        self.activation = activation
-
-    def __call__(self, x: Float[Array, " inputs"]) -> Float[Array, " width"]:
-        for layer in self.layers:
-            x = ACTIVATIONS[self.activation](layer(x))
-        return x
-
-
-def require_layers(width: int, depth: int, activation: str) -> None:
-    """Refuse hidden layers that cannot be built."""
-    if width < 1 or depth < 1:
-        raise SettingsError(
-            f"width and depth must be at least 1, got width={width} and depth={depth}"
-        )
-    if activation not in ACTIVATIONS:
-        raise SettingsError(f"unknown activation {activation!r}; known: {', '.join(ACTIVATIONS)}")
+from .layers import (
+    POSITIVE,
+    Activation,
+    Affine,
+    LagrangianLayer,
+    Perceptron,
+    Positive,
+    Sensitive,
+    chained,
+    require_layers,
+)
 
 
 @dataclass(frozen=True)
@@ -143,11 +91,10 @@ class FeedForwardNetwork(eqx.Module):
         return scale.tau_mean + scale.tau_std * self.torque(self.trunk(jnp.concatenate(features)))
 
 
-Positive = Literal["softplus", "relu"]
-POSITIVE: dict[str, Callable[[Array], Array]] = {"softplus": jax.nn.softplus, "relu": jax.nn.relu}
 Gravity = Literal["potential", "vector"]
 Inputs = Literal["circular", "normalised", "raw"]
 Outputs = Literal["scaled", "raw"]
+Engine = Literal["passes", "layers"]
 SMALLEST_OFFSET = 1e-12
 
 
@@ -172,6 +119,9 @@ class LagrangianNetworkSettings:
             `raw` gives q as it is, as in the paper.
         outputs: `scaled` multiplies the heads by the units of the training data, so that an
             untrained network has the size of the robot; `raw` leaves them as in the paper.
+        engine: `passes` computes the torque by three passes through the network, whatever the
+            number of joints; `layers` by the paper's Lagrangian layers, with one tangent a joint.
+            The numbers are the same.
     """
 
     width: int = 64
@@ -183,6 +133,7 @@ class LagrangianNetworkSettings:
     gravity: Gravity = "potential"
     inputs: Inputs = "circular"
     outputs: Outputs = "scaled"
+    engine: Engine = "passes"
 
     def __post_init__(self) -> None:
         require_layers(self.width, self.depth, self.activation)
@@ -206,6 +157,7 @@ CHOICES: dict[str, Any] = {
     "gravity": Gravity,
     "inputs": Inputs,
     "outputs": Outputs,
+    "engine": Engine,
 }
 
 
@@ -308,14 +260,48 @@ class LagrangianNetwork(eqx.Module):
         scale = output_scale(self, self.normalisation).gravity
         return scale * self.gravity(self.trunk(self._features(q)))
 
+    def factor(self, q: Vector, qd: Vector) -> FactorRates:
+        """Return L, dL/dt and ∂L/∂q_i of H = L Lᵀ in one pass by Lagrangian layers (figure 2b)."""
+        q, qd = one_sample(self.joints, q, qd)
+        return self._by_layers(q, qd)[0]
+
+    def _by_layers(self, q: Vector, qd: Vector) -> tuple[FactorRates, Vector]:
+        """Return the factor with its rates, and g(q), from one pass through Lagrangian layers."""
+        hidden = chained(self.trunk, Sensitive.of(self._features, q))
+        diagonal = LagrangianLayer(self.diagonal, POSITIVE[self.settings.diagonal])(hidden)
+        lower = LagrangianLayer(self.lower)(hidden)
+        gravity = LagrangianLayer(self.gravity)(hidden)
+        scale = output_scale(self, self.normalisation)
+        rows = by_row(scale.factor)
+        entries = jnp.concatenate([diagonal.value + self.settings.offset, lower.value])
+        slopes = jnp.concatenate([diagonal.slope, lower.slope])
+        slope = jax.vmap(dense, in_axes=1)(rows[:, None] * slopes)
+        rates = FactorRates(dense(rows * entries), jnp.tensordot(qd, slope, 1), slope)
+        if self.settings.gravity == "vector":
+            return rates, scale.gravity * gravity.value
+        return rates, scale.gravity[0] * gravity.slope[0]
+
+    def _parts(self, q: Vector, qd: Vector, qdd: Vector) -> ConservativeTorques:
+        if self.settings.engine == "layers":
+            factor, gravity = self._by_layers(q, qd)
+            return euler_lagrange.components_of_factor(factor, gravity, qd, qdd)
+        parts = euler_lagrange.components(self._terms, q, qd, qdd)
+        return parts._replace(gravity=parts.gravity + self._gravity_vector(q))
+
     def inverse_dynamics(self, q: Vector, qd: Vector, qdd: Vector) -> Vector:
         """Return the torque of eq. 6 of Lutter et al. 2019 [N m or N]."""
         q, qd, qdd = one_sample(self.joints, q, qd, qdd)
+        if self.settings.engine == "layers":
+            return sum(self._parts(q, qd, qdd), jnp.zeros_like(q))
         return euler_lagrange.inverse_dynamics(self._terms, q, qd, qdd) + self._gravity_vector(q)
 
     def forward_dynamics(self, q: Vector, qd: Vector, tau: Vector) -> Vector:
         """Return the acceleration of eq. 8 of Lutter et al. 2019 [rad/s² or m/s²]."""
         q, qd, tau = one_sample(self.joints, q, qd, tau)
+        if self.settings.engine == "layers":
+            factor, gravity = self._by_layers(q, qd)
+            rest = euler_lagrange.components_of_factor(factor, gravity, qd, jnp.zeros_like(qd))
+            return euler_lagrange.solved(factor.value, tau - rest.coriolis - rest.gravity)
         return euler_lagrange.forward_dynamics(self._terms, q, qd, tau - self._gravity_vector(q))
 
     def mass_matrix(self, q: Vector) -> Float[Array, "dof dof"]:
@@ -326,9 +312,7 @@ class LagrangianNetwork(eqx.Module):
     def components(self, q: Vector, qd: Vector, qdd: Vector) -> TorqueComponents:
         """Return the components of the torque; friction is zero."""
         q, qd, qdd = one_sample(self.joints, q, qd, qdd)
-        parts = euler_lagrange.components(self._terms, q, qd, qdd)
-        gravity = parts.gravity + self._gravity_vector(q)
-        return TorqueComponents(parts.inertial, parts.coriolis, gravity, friction=jnp.zeros_like(q))
+        return TorqueComponents(*self._parts(q, qd, qdd), friction=jnp.zeros_like(q))
 
     def energy(self, q: Vector, qd: Vector) -> Energy:
         """Return kinetic and potential energy [J]."""

@@ -5,6 +5,7 @@ integrated by parts.
 """
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -18,11 +19,18 @@ from ..errors import DataError, SettingsError
 from ..joints import Dataset, nonzero_scale
 from ..logs.segments import time_breaks
 from ..models.chain import LagrangianChain, looseness
-from ..models.dynamics import InverseDynamics, LinearWeights, numbers, on_device, trainable
+from ..models.dynamics import (
+    InverseDynamics,
+    LinearWeights,
+    lagrangian,
+    numbers,
+    on_device,
+    trainable,
+)
 from ..models.friction import Friction, FrictionSettings
 from ..models.friction_memory import remembered
+from ..models.layers import Affine
 from ..models.model import as_model
-from ..models.networks import Affine
 
 # The parts of a model whose numbers do not all decay alike.
 LAYERS = (Affine, LinearWeights)
@@ -160,14 +168,10 @@ def mean_torque(model: Any, window: Windows) -> Any:
     held = jnp.zeros_like(window.q)
     carried = jnp.zeros_like(window.q[0])
     if model.mechanics is not None:
-
-        def lagrangian(q: Array, qd: Array) -> Array:
-            energy = model.energy(q, qd)
-            return jnp.asarray(energy.kinetic - energy.potential)
-
-        force, momentum = jax.vmap(jax.grad(lagrangian, argnums=(0, 1)))(window.q, window.qd)
-        held = -force
-        carried = window.slope @ momentum
+        still = jnp.zeros_like(window.q[0])
+        each = jax.vmap(lambda q, qd: lagrangian(model, q, qd, still))(window.q, window.qd)
+        held = -each.by_q
+        carried = window.slope @ each.by_qd
     if model.friction is not None:
         friction = model.friction.torque
         # The load is not known without accelerations, and `Windows.of` refuses friction under it.
@@ -179,6 +183,11 @@ def mean_torque(model: Any, window: Windows) -> Any:
                 window.qd, window.memory
             )
     return window.window @ held - carried
+
+
+# The loss ℓ of one sample by its model, itself, and the torque that the model predicts for it:
+# a JAX number, at least 0 and differentiable. A sample has q, qd, qdd and tau.
+SampleLoss = Callable[[Any, Any, Array], Array]
 
 
 @dataclass(frozen=True)
@@ -198,6 +207,10 @@ class Objective:
         rigidity: weight of the squares that keep the frames of a chain rotations and gravity at
             9.81 m/s². A rigid arm satisfies both at no cost, so that this settles only what the
             data leave open.
+        loss: a loss of one's own, `loss(model, sample, torque)`, in place of `torque` and `power`:
+            the ℓ of eq. 9, of which the mean over samples is minimised, by Adam. Any function that
+            JAX can differentiate, such as `lambda model, sample, torque: jnp.sum(jnp.abs(torque -
+            sample.tau))`; it may ask the model whatever the model promises.
     """
 
     torque: Literal["normalised", "squared"] = "normalised"
@@ -205,12 +218,18 @@ class Objective:
     weight_decay: float = 0.0
     rigidity: float = 1e-3
     decayed: Literal["matrices", "all"] = "matrices"
+    loss: SampleLoss | None = None
 
     def __post_init__(self) -> None:
         if self.torque not in ("normalised", "squared"):
             raise SettingsError(f"unknown torque loss {self.torque!r}; known: normalised, squared")
         if self.decayed not in ("matrices", "all"):
             raise SettingsError(f"unknown decayed {self.decayed!r}; known: matrices, all")
+        if self.loss is not None and (not callable(self.loss) or self.power > 0):
+            raise SettingsError(
+                "loss is a function loss(model, sample, torque) in place of torque and power; got "
+                f"loss={self.loss!r} and power={self.power}"
+            )
         for name in ("power", "weight_decay", "rigidity"):
             value = getattr(self, name)
             if not 0 <= value < float("inf"):
@@ -364,9 +383,10 @@ def tie(model: Any, scale: Scale) -> Float[Array, " rows"]:
 
     A model without a chain has none.
     """
-    chain = as_model(model).chain
-    if chain is None:
+    if not model.promises.geometry:
         return jnp.zeros_like(scale.torque, shape=(0,))
+    chain = as_model(model).chain
+    assert chain is not None
     rows = jnp.sqrt(scale.rigidity) * looseness(chain)
     if scale.anchor is None:
         return rows
@@ -377,6 +397,9 @@ def data_loss(
     model: InverseDynamics, samples: Data, scale: Scale, objective: Objective
 ) -> Float[Array, ""]:
     """Return the loss without ties and weight decay, by which validation judges."""
+    own = objective.loss
+    if own is not None:
+        return jnp.mean(jax.vmap(lambda sample: own(model, sample, torque(model, sample)))(samples))
     rows = jax.vmap(lambda sample: residual(model, sample, scale, objective))(samples)
     return jnp.mean(jnp.sum(rows**2, axis=1))
 
