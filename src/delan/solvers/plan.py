@@ -254,7 +254,7 @@ def stages(
         settings.objective,
     )
     if chosen.optimizer == "adam":
-        return [_descent_stage(data, settings)]
+        return [descent_stage(data, settings)]
     iterations = settings.epochs
     if iterations is None and not settings.by_clock:
         iterations = ITERATIONS
@@ -286,7 +286,7 @@ def stages(
     return [search, last]
 
 
-def _descent_stage(
+def descent_stage(
     data: tuple[Data, Data, Scale, Objective], settings: TrainingSettings
 ) -> DescentStage:
     """Return Adam for as long as the settings say, or until it stops improving."""
