@@ -1,6 +1,6 @@
 """What each of our changes to the paper's network is worth.
 
-    python -m benchmarks.presets [--parts ladder back] [--data PATH] [--seeds 3] [--steps 3000]
+    python -m benchmarks.presets [--parts ladder] [--data PATH] [--seeds 3] [--steps 3000]
 
 The `ladder` begins with the preset `paper` and ends with what `delan fit --model delan` takes for
 two joints; each rung changes one thing and keeps the changes before it. `back` begins there and
@@ -182,7 +182,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
+    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=["ladder"])
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=3_000)

@@ -16,11 +16,13 @@ from typer.testing import CliRunner, Result
 
 import delan.learning.fit
 from delan import storage
+from delan.cli.fit_command import FitRequest
 from delan.cli.log_options import with_kinds_of
 from delan.cli.main import app
 from delan.joints import Joints, Recording
 from delan.learning.fit import Fit
 from delan.learning.fit_settings import FitSettings, fit_options
+from delan.learning.presets import PAPER
 from delan.models.geometry import from_rigid_body
 from delan.models.rigid_body import RigidBody
 from delan.paper.motion_logs import cosine_motion
@@ -491,3 +493,16 @@ def test_a_test_log_of_other_rates_is_scored(folder, contest):
     shown = delan_(*typed, "--json")
     assert shown.exit_code == 0, shown.output
     assert json.loads(shown.stdout)["torque"]["nmse_mean"] < 0.01
+
+
+def test_the_preset_of_the_paper_is_a_single_model_that_options_change(tmp_path):
+    request = FitRequest(log=[tmp_path / "arm.csv"], preset="paper", width=8, epochs=5)
+    assert request.models == replace(PAPER.network, width=8)
+    training = request.settings.training
+    assert (training.epochs, training.optimizer) == (5, "adam")
+    assert training.objective == PAPER.training.objective
+    assert request.checkpoint is not None
+    assert FitRequest(log=[tmp_path / "arm.csv"], preset="paper").models == "paper"
+    result = delan_("fit", tmp_path / "arm.csv", "--preset", "paper", "--model", "chain")
+    assert result.exit_code != 0
+    assert "--preset paper is one model" in result.output

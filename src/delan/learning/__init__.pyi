@@ -1,14 +1,14 @@
-from .guests import Guest, GuestEntry, OwnNetwork, Standing, enter, standings
+from .guests import ContestRow, Guest, GuestEntry, OwnNetwork, enter, standings
 from .presets import PAPER, Preset
 from .study import Study
 
 __all__ = [
     "PAPER",
+    "ContestRow",
     "Guest",
     "GuestEntry",
     "OwnNetwork",
     "Preset",
-    "Standing",
     "Study",
     "enter",
     "standings",

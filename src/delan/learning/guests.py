@@ -100,7 +100,7 @@ class GuestEntry:
 
 
 @dataclass(frozen=True)
-class Standing:
+class ContestRow:
     """A row of the table: a model, its mean nMSE over joints, and how certain that is.
 
     Attributes:
@@ -135,7 +135,7 @@ def enter(guest: Guest, fit: Fit) -> GuestEntry:
     return GuestEntry(guest.name, tuple(models), cross, time.perf_counter() - began)
 
 
-def standings(fit: Fit, guests: Sequence[GuestEntry] = ()) -> tuple[Standing, ...]:
+def standings(fit: Fit, guests: Sequence[GuestEntry] = ()) -> tuple[ContestRow, ...]:
     """Return the models of a fit and guests by their error on motion that they have not seen.
 
     All are compared on the same parts of the log: on as many as every one of them was trained
@@ -152,7 +152,7 @@ def standings(fit: Fit, guests: Sequence[GuestEntry] = ()) -> tuple[Standing, ..
         if entry.cross is not None:
             error = entry.cross.error(folds)
             interval = _interval(entry.cross, folds, fit.study.key)
-        rows.append(Standing(entry.name, error, interval, entry.seconds))
+        rows.append(ContestRow(entry.name, error, interval, entry.seconds))
     return tuple(sorted(rows, key=lambda row: row.error))
 
 

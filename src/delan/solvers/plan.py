@@ -88,22 +88,7 @@ def plan(
     """Choose size and method: Levenberg–Marquardt for models that are small enough, else Adam."""
     dataset = dataset.samples
     network = _architecture(model, dataset, settings)
-    if isinstance(network, FeedForwardSettings):
-        if friction is not None:
-            raise SettingsError(
-                "a feed-forward network learns friction with all the rest; leave friction out"
-            )
-        if settings.accelerations == "none":
-            raise SettingsError(
-                "a feed-forward network has no Lagrangian to do without accelerations; "
-                "give it filtered ones"
-            )
-    is_vector = isinstance(network, LagrangianNetworkSettings) and network.gravity == "vector"
-    if is_vector and settings.accelerations == "none":
-        raise SettingsError(
-            "gravity as a vector has no Lagrangian to do without accelerations; use "
-            "gravity='potential', or filtered accelerations"
-        )
+    _require_trainable(network, settings, friction)
     if settings.objective.loss is not None:
         return _by_own_loss(network, settings, friction)
     weights = _count_weights(network, dataset)
@@ -130,6 +115,28 @@ def plan(
         return Plan(network, "lm", reason, friction)
     reason = f"{size}: too many for the dense second-order method"
     return Plan(network, "adam", reason, friction)
+
+
+def _require_trainable(
+    network: Architecture, settings: TrainingSettings, friction: FrictionSettings | None
+) -> None:
+    """Refuse friction beside a network that has it, and windows for one without a Lagrangian."""
+    if isinstance(network, FeedForwardSettings):
+        if friction is not None:
+            raise SettingsError(
+                "a feed-forward network learns friction with all the rest; leave friction out"
+            )
+        if settings.accelerations == "none":
+            raise SettingsError(
+                "a feed-forward network has no Lagrangian to do without accelerations; "
+                "give it filtered ones"
+            )
+    is_vector = isinstance(network, LagrangianNetworkSettings) and network.gravity == "vector"
+    if is_vector and settings.accelerations == "none":
+        raise SettingsError(
+            "gravity as a vector has no Lagrangian to do without accelerations; use "
+            "gravity='potential', or filtered accelerations"
+        )
 
 
 def _by_own_loss(
