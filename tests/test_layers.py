@@ -15,7 +15,7 @@ LAYERS = [
     {"mechanics", "logs", "motions"},
     {"models"},
     {"robots"},
-    {"model_header"},
+    {"model_header", "array_file"},
     {"storage"},
     {"solvers"},
     {"identification"},
