@@ -164,6 +164,11 @@ def _require_sound(model: Model) -> None:
                 if not (np.asarray(getattr(numbers, name)) >= SMALLEST_SPREAD).all():
                     raise ModelError(f"the spread {name} of its normalisation is not positive")
     if model.chain is not None:
+        with np.errstate(over="ignore"):
+            rotors = np.exp(np.asarray(model.chain.log_armature, dtype=float))
+        if not (rotors <= LARGEST_WEIGHT).all():
+            name = model.joints.names[int(np.argmax(rotors))]
+            raise ModelError(f"the rotor of joint {name} has an inertia beyond 1e15 kg m²")
         for number, frame in enumerate(np.asarray(model.chain.turn, dtype=float), start=1):
             values = np.linalg.svd(frame, compute_uv=False)
             if not values[0] <= MOST_SINGULAR * values[-1]:

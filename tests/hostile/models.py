@@ -136,7 +136,8 @@ def changed_field(header: dict[str, Any], rng: np.random.Generator) -> None:
     elif kind in (5, 6):
         owner[path[-1]] = alike(owner[path[-1]], rng)
     else:
-        owner[path[-1]] = ODD[rng.integers(len(ODD))]
+        # A copy, because a second change may go into it.
+        owner[path[-1]] = copy.deepcopy(ODD[rng.integers(len(ODD))])
 
 
 def alike(value: Any, rng: np.random.Generator) -> Any:

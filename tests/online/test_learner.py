@@ -36,7 +36,7 @@ from delan.online.learner import (
     _Start,
 )
 from delan.online.learner_process import START_KILLS, LearnerError, ProcessLearner, SteppedLearner
-from delan.online.learner_worker import LearnerNote, Task
+from delan.online.learner_worker import LearnerNote, Place, Task, learn
 from delan.online.process import is_alive
 
 DT = 0.002
@@ -369,6 +369,13 @@ def test_a_process_that_does_not_get_ready_is_said(owner, monkeypatch):
     hasty = owner(patient=False)
     hasty.start()
     assert (hasty.alive, hasty.ready) == (True, False)
+
+
+def test_a_process_that_finds_no_channels_ends_without_a_word(monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))  # is set by the process
+    # Its run was ended at once while it started.
+    place = Place(("delan_gone",) * 4, None, os.getpid(), resumed=False, patient=True)
+    assert learn(Task(PENDULUM, DT, SMALL, seed=0), place) is None
 
 
 def test_a_learner_that_is_killed_again_and_again_does_not_hold_up_the_run(owner):

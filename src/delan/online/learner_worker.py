@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..models.model import Blueprint
-from .channels import Latest, Stream
+from .channels import ChannelError, Latest, Stream
 from .learner import LearnerSettings, OnlineLearner, sampler_for
 from .process import leave_core
 
@@ -84,7 +84,12 @@ def learn(task: Task, place: Place) -> None:
         leave_core(place.loop_core)  # before JAX creates its threads
     flags = os.environ.get("XLA_FLAGS", "")
     os.environ["XLA_FLAGS"] = flags + " --xla_cpu_multi_thread_eigen=false"
-    _Worker(task, place).work()
+    try:
+        worker = _Worker(task, place)
+    except ChannelError:
+        # The run was ended at once while this process started, and has removed its channels.
+        return
+    worker.work()
 
 
 class _Worker:
