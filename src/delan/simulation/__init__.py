@@ -1,0 +1,1 @@
+"""A learned model in motion: implicit steps, replays of logs, and the fit for simulation."""
