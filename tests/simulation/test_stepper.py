@@ -1,5 +1,7 @@
 """The implicit step against closed forms, other integrators and another engine."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -14,7 +16,7 @@ from delan.models.geometry import from_rigid_body
 from delan.models.model import Model, as_model
 from delan.models.rigid_body import RigidBody
 from delan.robots.arms import TWO_LINK, WAM7
-from delan.simulation.stepper import MovingState, at_rest, driven, require_simulable, step
+from delan.simulation.stepper import Drive, MovingState, at_rest, driven, require_simulable, step
 from tests.support.members import feed_forward
 
 KNOWN = RigidBody.from_urdf(TWO_LINK.urdf())
@@ -25,14 +27,16 @@ def arm(**sizes) -> Model:
     chain = from_rigid_body(KNOWN)
     if not sizes:
         return Model(chain)
-    rows = {name: np.array(size) for name, size in sizes.items()}
+    rows: dict[Any, np.ndarray] = {name: np.array(size) for name, size in sizes.items()}
     friction = Friction.known(chain.joints, rows, width=0.01)
     return Model(chain, jax.tree.map(jnp.asarray, friction))
 
 
 def simulated(model: Model, q, tau, dt: float) -> MovingState:
     start = at_rest(model, jnp.asarray(q))
-    return jax.tree.map(np.asarray, driven(model, start, jnp.asarray(tau), jnp.asarray(dt)))
+    return jax.tree.map(
+        np.asarray, driven(model, start, Drive.held(jnp.asarray(tau)), jnp.asarray(dt))
+    )
 
 
 def stiff_truth(friction, q, torque, seconds: float) -> np.ndarray:
@@ -40,9 +44,7 @@ def stiff_truth(friction, q, torque, seconds: float) -> np.ndarray:
 
     def rate(t: float, state: np.ndarray) -> np.ndarray:
         qd = state[2:]
-        return np.concatenate(
-            [qd, KNOWN.forward_dynamics(state[:2], qd, torque(t) - friction(qd))]
-        )
+        return np.concatenate([qd, KNOWN.forward_dynamics(state[:2], qd, torque(t) - friction(qd))])
 
     start = np.concatenate([q, np.zeros(2)])
     solved = solve_ivp(rate, (0, seconds), start, method="Radau", rtol=1e-9, atol=1e-11)
@@ -106,7 +108,7 @@ def test_a_light_wrist_is_stable_at_a_millisecond():
     friction = Friction.known(joints, {"coulomb": np.full(2, 0.3)})
     model = Model(light, jax.tree.map(jnp.asarray, friction))
     start = MovingState(jnp.zeros(2), jnp.array([3.0, -3.0]), None)
-    states = driven(model, start, jnp.zeros((100, 2)), jnp.asarray(1e-3))
+    states = driven(model, start, Drive.held(jnp.zeros((100, 2))), jnp.asarray(1e-3))
     assert np.isfinite(states.q).all()
     speed = np.abs(states.qd)
     assert (np.diff(speed, axis=0) <= 1e-12).all()
@@ -134,7 +136,8 @@ def test_the_step_is_the_inverse_of_inverse_dynamics():
     model = Model(from_rigid_body(body), jax.tree.map(jnp.asarray, friction))
     tau = model.inverse_dynamics(jnp.asarray(q), jnp.asarray(qd), jnp.asarray(qdd))
     dt = 1e-6
-    state = step(model, MovingState(jnp.asarray(q), jnp.asarray(qd), None), jnp.asarray(tau), dt)
+    start = MovingState(jnp.asarray(q), jnp.asarray(qd), None)
+    state = step(model, start, Drive.held(jnp.asarray(tau)), dt)
     np.testing.assert_allclose((np.asarray(state.qd) - qd) / dt, qdd, atol=2e-3)
 
 
@@ -146,13 +149,25 @@ def test_derivatives_pass_through_a_step():
         changed = eqx.tree_at(
             lambda model: model.friction.weights.value, model, size * jnp.ones((1, 2))
         )
-        return driven(changed, at_rest(changed, q), jnp.ones((20, 2)), jnp.asarray(5e-3)).q[-1]
+        drives = Drive.held(jnp.ones((20, 2)))
+        return driven(changed, at_rest(changed, q), drives, jnp.asarray(5e-3)).q[-1]
 
     forward = jax.jacfwd(end)(jnp.asarray(2.0))
     backward = jax.jacrev(end)(jnp.asarray(2.0))
     numeric = (end(jnp.asarray(2.0 + 1e-5)) - end(jnp.asarray(2.0 - 1e-5))) / 2e-5
     np.testing.assert_allclose(forward, backward, rtol=1e-9)
     np.testing.assert_allclose(forward, numeric, rtol=1e-5)
+
+
+def test_stiff_feedback_is_stable():
+    """Gains for which an explicit controller at this step would diverge at once."""
+    model = arm(viscous=[0.4, 0.4])
+    target = jnp.broadcast_to(jnp.array([0.2, -0.1]), (400, 2))
+    stiff = jnp.full((400, 2), 1e6)
+    damped = jnp.full((400, 2), 1e3)
+    drives = Drive(jnp.zeros((400, 2)), stiff, damped, target, jnp.zeros((400, 2)))
+    states = driven(model, at_rest(model, jnp.zeros(2)), drives, jnp.asarray(2e-3))
+    np.testing.assert_allclose(states.q[-1], target[0], atol=1e-4)
 
 
 def test_a_model_of_torques_alone_is_refused():

@@ -25,6 +25,29 @@ Vector = Float[Array, " dof"]
 PASSES = 2
 
 
+class Drive(NamedTuple):
+    """Torque of the motors with feedback: τ + Kp (q_ref − q) + Kd (q̇_ref − q̇) [N m or N].
+
+    Feedback is taken at the end of a step, so that it is stable for every gain.
+    """
+
+    tau: Any
+    stiffness: Any
+    damping: Any
+    q: Any
+    qd: Any
+
+    @classmethod
+    def held(cls, tau: Any) -> "Drive":
+        """Return a torque without feedback."""
+        nothing = jnp.zeros_like(tau)
+        return cls(tau, nothing, nothing, nothing, nothing)
+
+    def torque(self, q: Vector, qd: Vector) -> Vector:
+        """Return the torque at a state."""
+        return self.tau + self.stiffness * (self.q - q) + self.damping * (self.qd - qd)
+
+
 class MovingState(NamedTuple):
     """Positions and velocities of a robot, and the memory of its friction; None without memory."""
 
@@ -50,17 +73,20 @@ def require_simulable(model: Any) -> None:
         )
 
 
-def step(model: Model, state: MovingState, tau: Vector, dt: Any) -> MovingState:
-    """Return the state after `dt` [s] under the torque `tau` [N m or N]."""
+def step(model: Model, state: MovingState, drive: Drive, dt: Any) -> MovingState:
+    """Return the state after `dt` [s] under the torque of the motors."""
     mechanics = model.mechanics
     assert mechanics is not None
     q = state.q
     qd = state.qd
 
-    def drive(velocity: Vector) -> Vector:
+    def on_links(velocity: Vector) -> Vector:
+        """The torque that is left after friction at the end of the step."""
+        there = q + dt * (qd + velocity) / 2
+        tau = drive.torque(there, velocity)
         if model.friction is None:
             return tau
-        moved = _moved(model, state, q + dt * (qd + velocity) / 2)
+        moved = _moved(model, state, there)
         memory = None
         if moved is not None:
             memory = model.friction.memory(moved)
@@ -72,7 +98,7 @@ def step(model: Model, state: MovingState, tau: Vector, dt: Any) -> MovingState:
         mid = q + dt * mid_velocity / 2
         inertia = jnp.asarray(model.mass_matrix(mid))
         bias = mechanics.inverse_dynamics(mid, mid_velocity, jnp.zeros_like(qd))
-        after = implicit_velocity(drive, inertia, bias, qd, dt)
+        after = implicit_velocity(on_links, inertia, bias, qd, dt)
     there = q + dt * (qd + after) / 2
     return MovingState(there, after, _moved(model, state, there))
 
@@ -85,13 +111,11 @@ def _moved(model: Model, state: MovingState, q: Vector) -> FrictionState | None:
 
 
 @eqx.filter_jit
-def driven(
-    model: Model, state: MovingState, tau: Float[Array, "time dof"], dt: Float[Array, ""]
-) -> MovingState:
-    """Return the states after each step under given torques, one row a step."""
+def driven(model: Model, state: MovingState, drives: Drive, dt: Float[Array, ""]) -> MovingState:
+    """Return the states after each of many steps, one row of the drives for each."""
 
-    def advance(state: MovingState, tau: Vector) -> tuple[MovingState, MovingState]:
-        state = step(model, state, tau, dt)
+    def advance(state: MovingState, drive: Drive) -> tuple[MovingState, MovingState]:
+        state = step(model, state, drive, dt)
         return state, state
 
-    return jax.lax.scan(advance, state, tau)[1]
+    return jax.lax.scan(advance, state, drives)[1]
