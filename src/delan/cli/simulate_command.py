@@ -15,7 +15,7 @@ from .log_options import name_of, takes_log_options, with_kinds_of
 
 if TYPE_CHECKING:
     from ..robots.robot import Gains
-    from ..simulation.replay import Replay
+    from ..simulation.replay import LogReplay
 
 
 @app.command()
@@ -54,7 +54,7 @@ def simulate(
     *,
     log_options: Any,
 ) -> None:
-    """Replay a log with a model: does it move like the robot?
+    """LogReplay a log with a model: does it move like the robot?
 
     Open loop, the recorded torques drive the model from recorded states; the error of its positions
     is told after 0.1, 0.5, 1 and 2 s, also relative to a robot that holds its speed. With --kp and
@@ -127,7 +127,7 @@ def _per_joint(option: str, text: str, dof: int) -> Any:
     return np.array(numbers)
 
 
-def _show(replayed: "Replay", title: str) -> None:
+def _show(replayed: "LogReplay", title: str) -> None:
     """Print the errors of each joint, a column for each horizon."""
     table = Table(title=f"Position error of {title}", title_justify="left")
     table.add_column("joint", no_wrap=True)

@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..figures import INK, LEARNED, TRUTH, drawing
-from ..simulation.replay import Replay
+from ..simulation.replay import LogReplay
 
 # Size of a panel [inches].
 WIDTH = 3.1
@@ -14,7 +14,7 @@ HEIGHT = 1.35
 SHOWN = 3
 
 
-def draw_replay(replay: Replay) -> Figure:
+def draw_replay(replay: LogReplay) -> Figure:
     """Return recorded and simulated positions in some windows, and the error against time."""
     joints = replay.joints
     chosen = np.unique(np.linspace(0, len(replay.starts) - 1, SHOWN).astype(int))

@@ -88,7 +88,7 @@ class ClosedLoopError:
 
 
 @dataclass(frozen=True, eq=False)
-class Replay:
+class LogReplay:
     """A log replayed by a model.
 
     Attributes:
@@ -134,8 +134,8 @@ def replay(
     settings: ReplaySettings | None = None,
     *,
     gains: Gains | None = None,
-) -> Replay:
-    """Replay a log open loop and, with the gains of its controller, closed loop."""
+) -> LogReplay:
+    """LogReplay a log open loop and, with the gains of its controller, closed loop."""
     settings = settings or ReplaySettings()
     require_simulable(model)
     model = without_trust(model)
@@ -152,7 +152,7 @@ def replay(
     errors = {}
     for horizon in settings.horizons:
         errors[horizon] = _error_at(horizon, dt, windows, paths)
-    return Replay(model.joints, errors, closed, windows.t, paths, windows.recorded, dt)
+    return LogReplay(model.joints, errors, closed, windows.t, paths, windows.recorded, dt)
 
 
 def recorded_motion(recording: Recording, settings: ReplaySettings) -> Dataset:
