@@ -20,6 +20,7 @@ LAYERS = [
     {"solvers"},
     {"identification"},
     {"learning"},
+    {"simulation"},
     {"deploy"},
     {"online", "figures"},
     {"paper"},
