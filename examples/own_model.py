@@ -46,8 +46,8 @@ def main() -> None:
     letters = letter_log("adegl")
     training = delan.TrainingSettings(optimizer="adam", epochs=100)
     fit = delan.fit(letters, "delan", settings=delan.FitSettings(training=training))
-    guest = enter(OwnNetwork("black-box Lagrangian", BlackBoxLagrangian, training), fit)
-    for row in standings(fit, [guest]):
+    guest = enter(OwnNetwork("black-box Lagrangian", BlackBoxLagrangian, training), fit.study)
+    for row in standings([*fit.entries, guest]):
         low, high = row.interval
         print(f"{row.name:22} nMSE {row.error:.2g} (90 %: {low:.2g} to {high:.2g})")
 

@@ -80,12 +80,12 @@ def result() -> Fit:
 
 def test_a_guest_is_trained_without_each_fold_and_stands_in_the_table(result):
     training = replace(TRAINING, epochs=400, descent=DescentSettings(learning_rate=0.05))
-    own = enter(OwnNetwork("pendulum", Pendulum, training), result)
+    own = enter(OwnNetwork("pendulum", Pendulum, training), result.study)
     assert len(own.models) == len(result.study.split.folds)
     assert own.validation.torque.nmse_mean < 1e-3
     for number, judged in enumerate(own.cross.judged):
         np.testing.assert_array_equal(judged.tau, result.study.without(number).judged.tau)
-    table = standings(result, [own, enter(Mean(), result)])
+    table = standings([*result.entries, own, enter(Mean(), result.study)])
     assert table[0].name == "pendulum"
     rows = {row.name: row for row in table}
     # The guest that learns the mean is our constant, scored alike.
@@ -110,7 +110,7 @@ def test_a_guest_may_have_a_loss_of_its_own(result):
 @pytest.mark.usefixtures("as_shipped")
 def test_what_is_no_guest_is_refused(result):
     with pytest.raises(ModelError, match="learn"):
-        enter(Known(np.zeros(1), Joints.revolute(1)), result)  # pyright: ignore
+        enter(Known(np.zeros(1), Joints.revolute(1)), result.study)  # pyright: ignore
     with pytest.raises(ModelError, match="inverse_dynamics"):
         OwnNetwork("odd", lambda dataset, key: jnp.zeros(3)).learn(result.study)
 

@@ -20,9 +20,8 @@ from ..models.dynamics import InverseDynamics
 from ..solvers.loss import Samples, Scale
 from ..solvers.plan import descent_stage
 from ..solvers.training import Limits, TrainingSettings, require_learned, train
-from .fit import Fit
 from .scores import Scores, nmse_interval, predict_samples, time_blocks
-from .study import CrossFit, Study
+from .study import CrossFit, Entry, Study
 
 
 @runtime_checkable
@@ -115,8 +114,11 @@ class ContestRow:
     seconds: float
 
 
-def enter(guest: Guest, fit: Fit) -> GuestEntry:
-    """Train a guest without each fold of a fit's log in turn, and score it there."""
+def enter(guest: Guest, study: Study) -> GuestEntry:
+    """Train a guest without each fold of the log of a study in turn, and score it there.
+
+    `fit.study` is the study of a fit.
+    """
     if not isinstance(guest, Guest):
         raise ModelError(
             f"a {type(guest).__name__} has no name and learn(study); see delan.learning.Guest"
@@ -125,23 +127,26 @@ def enter(guest: Guest, fit: Fit) -> GuestEntry:
     models = []
     judged = []
     predicted = []
-    for number in range(len(fit.study.split.folds)):
-        part = fit.study.without(number)
+    for number in range(len(study.split.folds)):
+        part = study.without(number)
         model = guest.learn(part)
         models.append(model)
         judged.append(part.judged)
         predicted.append(predict_samples(model, part.judged))
-    cross = CrossFit((), tuple(judged), tuple(predicted), fit.study.torque_size)
+    cross = CrossFit((), tuple(judged), tuple(predicted), study.torque_size)
     return GuestEntry(guest.name, tuple(models), cross, time.perf_counter() - began)
 
 
-def standings(fit: Fit, guests: Sequence[GuestEntry] = ()) -> tuple[ContestRow, ...]:
-    """Return the models of a fit and guests by their error on motion that they have not seen.
+def standings(
+    entries: Sequence[Entry | GuestEntry], *, key: PRNGKeyArray | None = None
+) -> tuple[ContestRow, ...]:
+    """Return entries of a fit and guests by their error on motion that they have not seen.
 
     All are compared on the same parts of the log: on as many as every one of them was trained
     without. A network of `fit` that is far behind has one.
     """
-    entries = (*fit.entries, *guests)
+    if key is None:
+        key = jax.random.key(0)
     folds = 1
     if all(entry.cross is not None for entry in entries):
         folds = min(len(entry.cross.judged) for entry in entries if entry.cross is not None)
@@ -151,7 +156,7 @@ def standings(fit: Fit, guests: Sequence[GuestEntry] = ()) -> tuple[ContestRow, 
         interval = (float("nan"), float("nan"))
         if entry.cross is not None:
             error = entry.cross.error(folds)
-            interval = _interval(entry.cross, folds, fit.study.key)
+            interval = _interval(entry.cross, folds, key)
         rows.append(ContestRow(entry.name, error, interval, entry.seconds))
     return tuple(sorted(rows, key=lambda row: row.error))
 
