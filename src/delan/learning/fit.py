@@ -296,9 +296,11 @@ class _Job:
     def _study(self, prepared: _Prepared) -> Study:
         """The study of the prepared samples, with the one split of this fit."""
         settings = self.options.settings
+        upright = prepared.choice.objective.upright
+        objective = replace(settings.training.objective, upright=upright)
         study = Study.of(
             prepared.dataset,
-            replace(settings.training, searches=settings.searches),
+            replace(settings.training, searches=settings.searches, objective=objective),
             friction=self.options.friction,
             key=jax.random.key(self.options.seed),
             stop=self.stop,
