@@ -105,6 +105,7 @@ class PreparationChoice:
         at_edge: whether the best cut-off is the first that could be tried.
         split: the folds, the same for every cut-off.
         objective: the loss of a chain, with the tie of an arm that stands upright.
+        others: arms that the search met and that explain the log as well as `start`.
     """
 
     settings: PreparationSettings
@@ -115,6 +116,7 @@ class PreparationChoice:
     at_edge: bool = False
     split: Split | None = None
     objective: Objective = field(default_factory=Objective)
+    others: tuple[Model, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,6 +177,7 @@ def choose_preparation(recording: Recording, search: CutoffSearch) -> Preparatio
         at_edge=len(trials) > 1 and chosen == 0,
         split=desk.split,
         objective=trials[chosen].objective,
+        others=trials[place].others,
     )
 
 
@@ -218,13 +221,15 @@ def _guess(recording: Recording) -> float:
 class _Trial:
     """A model refitted at a cut-off without each fold, and its validation error.
 
-    `start` is the model that all refits began from, `objective` their loss.
+    `start` is the model that all refits began from, `objective` their loss; `others` are arms that
+    explain the log as well.
     """
 
     start: Model
     objective: Objective
     cross: CrossFit
     validation: float
+    others: tuple[Model, ...] = ()
 
 
 class _Delay(NamedTuple):
@@ -256,8 +261,9 @@ class _Desk:
         """Fit a chain at a place, and try the cut-offs on both sides as far as they pay."""
         # The arm is looked for with all samples. Wrong ones have far larger errors even on what
         # they learned from; how good the right one is, the folds tell.
-        first = fit_model(self.study(place).without(NOTHING), "chain").model
-        found = self.upright(place, self.score(place, first))
+        result = fit_model(self.study(place).without(NOTHING), "chain")
+        first = replace(self.score(place, result.model), others=result.others)
+        found = self.upright(place, first)
         trials = {place: found}
         if self.search.first_look is not None:
             self.search.first_look(trials[place].validation)
@@ -280,11 +286,14 @@ class _Desk:
             return free
         objective = Objective(upright=UPRIGHT)
         study = self.study(place, objective=objective).without(NOTHING)
+        others = free.others
         if free.validation > UNSURE:
-            start = fit_model(study, "chain").model
+            result = fit_model(study, "chain")
+            start = result.model
+            others = result.others
         else:
             start = Refit.of(vertical(free.start), study, iterations=UPRIGHT_ITERATIONS)(study)
-        trial = self.score(place, start, objective=objective)
+        trial = replace(self.score(place, start, objective=objective), others=others)
         return trial if trial.validation <= EQUALLY_GOOD * free.validation else free
 
     def delay(self, place: int, best: _Trial) -> _Delay:
