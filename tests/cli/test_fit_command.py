@@ -252,6 +252,8 @@ def test_a_test_log_with_a_fault_late_in_it_does_not_cost_the_model(folder, cont
             ["--cutoff", -1, "--model", "delan", "--epochs", 1],
             "Hz, got -1.0",
         ),
+        (["--seconds", "-5"], "--seconds must be positive and finite, got -5"),
+        (["--seconds", "nan"], "--seconds must be positive and finite, got nan"),
         (["--fix", "--force"], "--fix repairs the log and --force takes it as it is; give one"),
         (["-o", "x.html"], "model and page cannot both be x.html; give another --out or --report"),
         (["--report", "none/x.html"], "there is no folder none for x.html"),

@@ -157,6 +157,8 @@ class FitRequest:
     def __post_init__(self) -> None:
         # First of all: the checks below take for granted that these are names of files.
         require_writable(self.model_path, self.report)
+        if self.seconds is not None and not 0 < self.seconds < float("inf"):
+            raise SettingsError(f"--seconds must be positive and finite, got {self.seconds:g}")
         if self.seconds is not None and self.epochs is not None:
             raise SettingsError("--seconds and --epochs both limit the training; give one of them")
         if self.fix and self.force:

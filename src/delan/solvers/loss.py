@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 from ..errors import DataError, SettingsError
 from ..joints import Dataset, nonzero_scale
 from ..logs.segments import time_breaks
-from ..models.chain import LagrangianChain, looseness
+from ..models.chain import GRAVITY_ACCELERATION, LagrangianChain, looseness
 from ..models.dynamics import (
     InverseDynamics,
     LinearWeights,
@@ -207,6 +207,8 @@ class Objective:
         rigidity: weight of the squares that keep the frames of a chain rotations and gravity at
             9.81 m/s². A rigid arm satisfies both at no cost, so that this settles only what the
             data leave open.
+        upright: weight of the squared sine of the angle between gravity and the first axis of a
+            chain, which is zero for an arm on a level floor or ceiling.
         loss: a loss of one's own, `loss(model, sample, torque)`, in place of `torque` and `power`:
             the ℓ of eq. 9, of which the mean over samples is minimised, by Adam. Any function that
             JAX can differentiate, such as `lambda model, sample, torque: jnp.sum(jnp.abs(torque -
@@ -217,6 +219,7 @@ class Objective:
     power: float = 0.0
     weight_decay: float = 0.0
     rigidity: float = 1e-3
+    upright: float = 0.0
     decayed: Literal["matrices", "all"] = "matrices"
     loss: SampleLoss | None = None
 
@@ -230,7 +233,7 @@ class Objective:
                 "loss is a function loss(model, sample, torque) in place of torque and power; got "
                 f"loss={self.loss!r} and power={self.power}"
             )
-        for name in ("power", "weight_decay", "rigidity"):
+        for name in ("power", "weight_decay", "rigidity", "upright"):
             value = getattr(self, name)
             if not 0 <= value < float("inf"):
                 raise SettingsError(f"{name} must be a finite number of at least 0, got {value}")
@@ -320,7 +323,8 @@ class Scale(eqx.Module):
 
     Attributes:
         torque, power: variances of each joint's torque and of the measured power.
-        rigidity, weight_decay: see `Objective`; a number would be compiled into the program.
+        rigidity, upright, weight_decay: see `Objective`; numbers would be compiled into the
+            program.
         bias_decay: the weight decay of biases.
         anchor: what a chain is held to, if anything.
     """
@@ -328,6 +332,7 @@ class Scale(eqx.Module):
     torque: Float[Array, " dof"]
     power: Float[Array, ""]
     rigidity: Float[Array, ""]
+    upright: Float[Array, ""]
     weight_decay: Float[Array, ""]
     bias_decay: Float[Array, ""]
     anchor: Anchor | None = None
@@ -344,6 +349,7 @@ class Scale(eqx.Module):
             torque=on_device(torque),
             power=on_device(nonzero_scale(power)),
             rigidity=on_device(objective.rigidity),
+            upright=on_device(objective.upright),
             weight_decay=on_device(objective.weight_decay),
             bias_decay=on_device(objective.weight_decay * (objective.decayed == "all")),
         )
@@ -379,7 +385,7 @@ def residual(
 
 
 def tie(model: Any, scale: Scale) -> Float[Array, " rows"]:
-    """Return the residuals of `rigidity` and of an anchor, which belong to no sample.
+    """Return the residuals of `rigidity`, `upright` and an anchor, which belong to no sample.
 
     A model without a chain has none.
     """
@@ -387,7 +393,10 @@ def tie(model: Any, scale: Scale) -> Float[Array, " rows"]:
         return jnp.zeros_like(scale.torque, shape=(0,))
     chain = as_model(model).chain
     assert chain is not None
-    rows = jnp.sqrt(scale.rigidity) * looseness(chain)
+    tilt = chain.gravity[:2] / GRAVITY_ACCELERATION
+    rows = jnp.concatenate(
+        [jnp.sqrt(scale.rigidity) * looseness(chain), jnp.sqrt(scale.upright) * tilt]
+    )
     if scale.anchor is None:
         return rows
     return jnp.concatenate([rows, scale.anchor.strain(chain)])

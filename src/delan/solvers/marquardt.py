@@ -260,8 +260,8 @@ class Problem:
     def is_tied(self) -> bool:
         """Whether a part of the loss belongs to no sample."""
         scale = self.scale
-        free = float(scale.rigidity) == 0 and float(scale.weight_decay) == 0
-        return not free or scale.anchor is not None
+        weights = (scale.rigidity, scale.upright, scale.weight_decay)
+        return scale.anchor is not None or any(float(weight) > 0 for weight in weights)
 
     def linearised(self, rigid: FlatModel | None) -> tuple[np.ndarray, np.ndarray]:
         """The torque of the part without friction, and its slopes."""
