@@ -18,7 +18,8 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from ..errors import DataError
-from ..joints import Dataset, Recording, evenly_spaced, nonzero_scale
+from ..joints import Dataset, Recording, evenly_spaced
+from ..logs.actuation import torque_scale
 from ..logs.doctor.checked_log import cutoff_of
 from ..logs.excerpts import excerpt_of
 from ..logs.preparation import PreparationSettings, scoring_bandwidth, stride
@@ -341,7 +342,7 @@ def _lag(model: Model, unseen: Dataset) -> float:
     rate[np.diff(unseen.t, append=np.inf) <= 0] = 0.0
     samples = unseen.samples
     rows = evenly_spaced(len(samples), DELAY_ROWS)
-    std = nonzero_scale(samples.tau.std(axis=0))
+    std = torque_scale(samples.qd, samples.tau)
     error = ((samples.tau - predict_samples(model, unseen)) / std)[rows].ravel()
     late = (rate[unseen.counted] / std)[rows].ravel()
     basis = np.linalg.qr(rigid_slope(model.mechanics, samples.rows(rows), std))[0]

@@ -28,7 +28,7 @@ from ..solvers.adam import DescentSettings
 from ..solvers.linearised import drive_torques
 from ..solvers.loss import Objective, Scale
 from ..solvers.plan import SMALL_WEIGHTS, samples
-from .scores import predict_samples, residual_torques
+from .scores import TorqueSize, predict_samples, residual_torques
 from .study import NOTHING, CrossFit, Study
 
 # Fewer trajectories than these are cut into blocks, to resample them and to calibrate by them.
@@ -160,8 +160,8 @@ def disagreement(cross: CrossFit, dataset: Dataset, *, key: PRNGKeyArray) -> flo
         joints=samples.joints,
     )
     std = _jackknife(len(cross.members)) * _spread_of(cross.members, mixed)
-    moved = cross.size.variance > 0
-    return float(np.mean(np.mean(std**2, axis=0)[moved] / cross.size.variance[moved]))
+    counted = cross.size.averaged
+    return float(np.mean(np.mean(std**2, axis=0)[counted] / cross.size.variance[counted]))
 
 
 def _spread_of(members: Sequence[Model], dataset: Dataset) -> Float[np.ndarray, "samples dof"]:
@@ -195,7 +195,8 @@ def calibrated(model: Model, validation: Dataset) -> Model:
     """
     require_same_joints(model.joints, validation)
     judged = validation.samples
-    error = np.abs(predict_samples(without_trust(model), validation) - judged.tau)
+    plain = without_trust(model)
+    error = np.abs(predict_samples(plain, validation) - judged.tau)
     if model.trust is None:
         raise ModelError("the model has no ensemble to calibrate; give it one with delan.trust")
     std = _spread_of(_separate(model.trust.members, model.trust.size), validation)
@@ -203,7 +204,7 @@ def calibrated(model: Model, validation: Dataset) -> Model:
         raise ModelError(
             f"the model gives no finite torque for the motion of {validation.source}; fit it again"
         )
-    variance = judged.tau.var(axis=0)
+    variance = TorqueSize.of(judged).for_model(plain, validation).variance
     floor, band = _band(error, std, judged.trajectory, variance, model.trust.level)
     return eqx.tree_at(
         lambda model: (model.trust.floor, model.trust.band),
