@@ -286,7 +286,7 @@ class ClosedLoop:
 
 
 def logged(
-    mechanism: ClosedLoop, samples: int, *, seed: int, runs: int = 8, speed: float = 1.0
+    mechanism: ClosedLoop, samples: int, *, seed: int, runs: int = 16, speed: float = 1.0
 ) -> Dataset:
     """Return a log of the motors of a mechanism that follow sums of cosines."""
     rng = np.random.default_rng(seed)
@@ -334,9 +334,12 @@ def _bar(name: str, at: str, axes: Sequence[str], length: float, mass: float, in
 
 
 def five_bar() -> ClosedLoop:
-    """Return a planar five-bar: two motors 0.2 m apart, arms of 0.2 m and forearms of 0.3 m."""
+    """Return a planar five-bar: two motors 0.3 m apart, arms of 0.2 m and forearms of 0.3 m.
+
+    The elbows never meet, where the loop would be singular.
+    """
     arms = ""
-    for name, x, mass in (("left", -0.1, 0.5), ("right", 0.1, 0.4)):
+    for name, x, mass in (("left", -0.15, 0.5), ("right", 0.15, 0.4)):
         forearm = _bar(f"{name}_forearm", 'pos="0.2 0 0"', ["0 -1 0"], 0.3, 0.3, "")
         arms += _bar(name, f'pos="{x} 0 0"', ["0 -1 0"], 0.2, mass, forearm)
     # The right forearm carries the tool.
@@ -348,9 +351,9 @@ def five_bar() -> ClosedLoop:
         motors=(0, 2),
         pairs=(("left_forearm_end", "right_forearm_end"),),
         plane=(0, 2),
-        start=(pi / 2, -0.34, pi / 2, 0.34),
+        start=(pi / 2, -pi / 6, pi / 2, pi / 6),
         centre=pi / 2,
-        reach=0.7,
+        reach=0.5,
     )
 
 

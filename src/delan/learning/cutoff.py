@@ -28,6 +28,7 @@ from ..logs.segments import usual_step
 from ..logs.split import Split, split, split_key
 from ..models.model import Model
 from ..solvers.linearised import one_blas_thread, rigid_slope
+from ..solvers.plan import ModelChoice
 from ..solvers.training import TrainingSettings
 from .friction_search import START
 from .model_fit import fit_model
@@ -106,8 +107,8 @@ class PreparationChoice:
 class CutoffSearch:
     """The means of a search: randomness, the share held out, time, a stop and who follows it.
 
-    The arm is searched for up to `searches` times. `first_look` is called with the validation error
-    (nMSE) of the first chain.
+    The arm, a `chain` with its tree, is searched for up to `searches` times. `first_look` is called
+    with the validation error (nMSE) of the first chain.
     """
 
     key: PRNGKeyArray
@@ -117,6 +118,7 @@ class CutoffSearch:
     watch: Watcher | None = None
     first_look: Callable[[float], None] | None = None
     searches: int = 1
+    chain: ModelChoice = "chain"
 
 
 def prepare(
@@ -239,7 +241,7 @@ class _Desk:
         """Fit a chain at a place, and try the cut-offs on both sides as far as they pay."""
         # The arm is looked for with all samples. Wrong ones have far larger errors even on what
         # they learned from; how good the right one is, the folds tell.
-        first = fit_model(self.study(place).without(NOTHING), "chain").model
+        first = fit_model(self.study(place).without(NOTHING), self.search.chain).model
         trials = {place: self.score(place, first)}
         if self.search.first_look is not None:
             self.search.first_look(trials[place].validation)
