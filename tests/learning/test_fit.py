@@ -130,3 +130,29 @@ def test_misspelt_settings_are_refused():
         FitSettings(accelerations="filterd")  # pyright: ignore[reportArgumentType]
     with pytest.raises(SettingsError, match="leave cutoff out"):
         FitSettings(accelerations="none", cutoff=5.0)
+
+
+def test_a_tree_is_learned_as_one():
+    """Two pendulums side by side do not feel each other."""
+    twins = twin_pendulums()
+    settings = FitSettings(parents=(-1, -1), training=TrainingSettings(epochs=20))
+    result = delan.fit(twins, "chain", settings=settings)
+    chain = result.model.chain
+    assert chain is not None
+    assert chain.tree.parents == (-1, -1)
+    assert jnp.abs(chain.mass_matrix(jnp.array([0.3, 1.2]))[0, 1]) < 1e-12
+    assert result.verdict.error < 1e-10
+    with pytest.raises(SettingsError, match="parents"):
+        delan.fit(twins, "delan", settings=FitSettings(parents=(-1, -1)))
+
+
+def twin_pendulums() -> delan.Dataset:
+    one = pendulum()
+    shift = len(one) // 2
+    columns = {}
+    for name in ("q", "qd", "qdd", "tau"):
+        column = getattr(one, name)
+        columns[name] = np.concatenate([column, np.roll(column, shift, axis=0)], axis=1)
+    return delan.Dataset(
+        t=one.t, **columns, trajectory=one.trajectory, joints=delan.Joints.revolute(2)
+    )

@@ -82,7 +82,7 @@ def test_a_known_error_scores_what_it_should():
 
 
 def size_of(torque: np.ndarray) -> TorqueSize:
-    return TorqueSize(torque.var(axis=0), np.ptp(torque, axis=0))
+    return TorqueSize.spread_of(torque)
 
 
 def test_errors_are_per_joint_and_summed():

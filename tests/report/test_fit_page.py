@@ -11,7 +11,7 @@ import pytest
 
 from delan.joints import Excerpt, RowRange
 from delan.learning.fit import Fit
-from delan.learning.scores import evaluate, nmse_interval, time_blocks
+from delan.learning.scores import TorqueSize, evaluate, nmse_interval, time_blocks
 from delan.learning.study import Entry
 from delan.learning.uncertainty import TrustSettings, coverage, trust
 from delan.learning.verdict import Verdict
@@ -251,27 +251,30 @@ def test_dots_of_friction_are_in_the_legend_and_joints_look_different(two_link):
     assert len({line.get_color() for line in lines}) == 2
 
 
+def torque_size(*variance):
+    nobody = np.zeros(len(variance), dtype=bool)
+    return TorqueSize(np.array(variance), np.sqrt(variance), nobody)
+
+
 def test_an_interval_holds_the_error_as_often_as_it_says():
     """Errors that remember: rows are alike for 20 steps, blocks are of 50."""
     rng = np.random.default_rng(0)
     held, runs, rows = 0, 100, 2000
     for run in range(runs):
         errors = np.repeat(rng.standard_normal((rows // 20, 1)), 20, axis=0)
-        variance = np.array([4.0])
-        found = nmse_interval(errors, variance, np.arange(rows) // 50, jax.random.key(run))
+        size = torque_size(4.0)
+        found = nmse_interval(errors, size, np.arange(rows) // 50, jax.random.key(run))
         held += found.low[0] <= 0.25 <= found.high[0]
         assert found.low[0] == found.mean_low
     assert 0.8 <= held / runs <= 0.98
 
 
 def test_a_joint_without_torque_has_no_interval_and_few_blocks_have_none():
-    errors, variance = np.ones((40, 2)), np.array([0.5, 0.0])
-    found = nmse_interval(errors, variance, np.arange(40) // 5, jax.random.key(0))
+    errors, size = np.ones((40, 2)), torque_size(0.5, 0.0)
+    found = nmse_interval(errors, size, np.arange(40) // 5, jax.random.key(0))
     assert np.isnan(found.low[1])
     assert found.mean_low == found.low[0] > 0
-    assert np.isnan(
-        nmse_interval(errors, variance, np.arange(40) // 20, jax.random.key(0)).mean_low
-    )
+    assert np.isnan(nmse_interval(errors, size, np.arange(40) // 20, jax.random.key(0)).mean_low)
 
 
 def test_blocks_are_about_a_second_and_keep_to_one_motion():

@@ -128,8 +128,9 @@ def show_scores(models: Mapping[str, "Scores"], scored_on: str) -> None:
     for quantity in quantities:
         table.add_column(quantity, justify="right", no_wrap=True)
     for name, scores in models.items():
-        joints = range(len(scores.torque.nmse))
-        labels = [f"{name}: Σ MSE", "mean nMSE", *(f"nMSE, joint {joint}" for joint in joints)]
+        labels = [f"{name}: Σ MSE", "mean nMSE"]
+        for joint, free in enumerate(scores.torque.free):
+            labels.append(f"nMSE, joint {joint}" + " (no motor)" * free)
         columns = [_cells(errors[name].get(quantity), len(labels)) for quantity in quantities]
         for row in zip(labels, *columns, strict=True):
             table.add_row(*row)

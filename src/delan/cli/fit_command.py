@@ -117,6 +117,12 @@ class FitRequest:
         "--thorough",
         help="Search for the arm several times and train every rival to its end; takes minutes.",
     )
+    parents: str | None = option(
+        None,
+        metavar="P,…",
+        help="Kinematic tree of the chain: for each joint the number of the joint that carries it, "
+        "from 0, or -1 for the base, such as -1,0,1,-1,3,4 for two legs. Default: a serial arm.",
+    )
     epochs: int | None = option(
         None, help="Single model: passes over the data, in place of --seconds; default: chosen."
     )
@@ -197,6 +203,7 @@ class FitRequest:
                 "--accelerations none is for Lagrangian models: there is no --cutoff, no --model "
                 "feedforward and no option of a single training with it; leave one of them out"
             )
+        _ = self.tree  # refuses what is no list of numbers
         _ = self.friction_choice  # refuses unknown terms
         _ = self.models  # refuses hidden layers of a chain
 
@@ -221,6 +228,19 @@ class FitRequest:
         if not self.trains_one or self.seeds > 1:
             return None
         return self.model_path.with_name(self.model_path.name + ".checkpoint")
+
+    @property
+    def tree(self) -> tuple[int, ...] | None:
+        """The parents of the joints, None for a serial arm."""
+        if self.parents is None:
+            return None
+        try:
+            return tuple(map(int, self.parents.split(",")))
+        except ValueError:
+            raise SettingsError(
+                f"--parents is one number for each joint, such as -1,0,1,-1,3,4, got "
+                f"{self.parents!r}"
+            ) from None
 
     @property
     def friction_choice(self) -> "FrictionChoice | Literal['usual']":
@@ -276,6 +296,7 @@ class FitRequest:
             seeds=self.seeds,
             start=TrainingStart(checkpoint=self.checkpoint, resume=self.resume),
             thorough=self.thorough,
+            parents=self.tree,
         )
 
 

@@ -26,7 +26,7 @@ from ..logs.preparation import prepare
 from ..logs.reading import read_log, stream_log
 from ..models.dynamics import require_same_joints
 from ..report.fit_page import write_page
-from ..report.fit_report import NAMES, FitReport, verdict_text
+from ..report.fit_report import NAMES, FitReport, free_joints, verdict_text
 from ..storage import SEEN_SHARE, save, write_whole
 from .app import plain, say, say_if_excerpt, say_if_useless
 from .fit_command import FitRequest
@@ -150,6 +150,8 @@ def _write_motion(request: FitRequest, result: Fit) -> str | None:
 def _show(request: FitRequest, report: FitReport) -> None:
     """Print the verdict, notes, the errors of every model, and what was written."""
     typer.echo(verdict_text(report))
+    for sentence in free_joints(report):
+        typer.echo(f"Note: {sentence}")
     training = report.chosen.training
     if training is not None:
         for event in training.events:
@@ -259,6 +261,7 @@ def _errors(scores: Scores) -> dict[str, Any]:
         "nmse_mean": torque.nmse_mean,
         "rmse": torque.rmse,
         "share_of_range": torque.share,
+        "free": torque.free,
     }
 
 

@@ -59,6 +59,11 @@ class TypedLogOptions:
         metavar="J,…",
         help="Joints to keep, in this order, by name or by number in the log, from 0.",
     )
+    sliding: str | None = option(
+        None,
+        metavar="J,…",
+        help="Joints that slide (positions in metres), by name or by number among those kept.",
+    )
     time_scale: float | None = option(
         None,
         metavar="S",
@@ -90,6 +95,8 @@ def read_options(**options: Any) -> "LogOptions":
         given["gain"] = _gains(typed.gain)
     if typed.joints is not None:
         given["joints"] = _joints(typed.joints)
+    if typed.sliding is not None:
+        given["sliding"] = _joints(typed.sliding)
     try:
         return LogOptions(**given)
     except SettingsError as error:

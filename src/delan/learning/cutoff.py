@@ -23,7 +23,8 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from ..errors import DataError
-from ..joints import Dataset, Recording, evenly_spaced, nonzero_scale
+from ..joints import Dataset, Recording, evenly_spaced
+from ..logs.actuation import torque_scale
 from ..logs.doctor.checked_log import cutoff_of
 from ..logs.excerpts import excerpt_of
 from ..logs.preparation import PreparationSettings, scoring_bandwidth, stride
@@ -34,6 +35,7 @@ from ..models.dynamics import on_device
 from ..models.model import Model
 from ..solvers.linearised import one_blas_thread, rigid_slope
 from ..solvers.loss import Objective
+from ..solvers.plan import ModelChoice
 from ..solvers.training import TrainingSettings
 from .friction_search import START
 from .model_fit import fit_model
@@ -123,8 +125,8 @@ class PreparationChoice:
 class CutoffSearch:
     """The means of a search: randomness, the share held out, time, a stop and who follows it.
 
-    The arm is searched for up to `searches` times. `first_look` is called with the validation error
-    (nMSE) of the first chain.
+    The arm, a `chain` with its tree, is searched for up to `searches` times. `first_look` is called
+    with the validation error (nMSE) of the first chain.
     """
 
     key: PRNGKeyArray
@@ -134,6 +136,7 @@ class CutoffSearch:
     watch: Watcher | None = None
     first_look: Callable[[float], None] | None = None
     searches: int = 1
+    chain: ModelChoice = "chain"
 
 
 def prepare(
@@ -261,7 +264,7 @@ class _Desk:
         """Fit a chain at a place, and try the cut-offs on both sides as far as they pay."""
         # The arm is looked for with all samples. Wrong ones have far larger errors even on what
         # they learned from; how good the right one is, the folds tell.
-        result = fit_model(self.study(place).without(NOTHING), "chain")
+        result = fit_model(self.study(place).without(NOTHING), self.search.chain)
         first = replace(self.score(place, result.model), others=result.others)
         found = self.upright(place, first)
         trials = {place: found}
@@ -288,7 +291,7 @@ class _Desk:
         study = self.study(place, objective=objective).without(NOTHING)
         others = free.others
         if free.validation > UNSURE:
-            result = fit_model(study, "chain")
+            result = fit_model(study, self.search.chain)
             start = result.model
             others = result.others
         else:
@@ -395,7 +398,7 @@ def _lag(model: Model, unseen: Dataset) -> float:
     rate[np.diff(unseen.t, append=np.inf) <= 0] = 0.0
     samples = unseen.samples
     rows = evenly_spaced(len(samples), DELAY_ROWS)
-    std = nonzero_scale(samples.tau.std(axis=0))
+    std = torque_scale(samples.qd, samples.tau)
     error = ((samples.tau - predict_samples(model, unseen)) / std)[rows].ravel()
     late = (rate[unseen.counted] / std)[rows].ravel()
     basis = np.linalg.qr(rigid_slope(model.mechanics, samples.rows(rows), std))[0]

@@ -279,6 +279,7 @@ class _Job:
             watch=self.listen("preparation"),
             first_look=self._first_look,
             searches=settings.searches,
+            chain=self.options.chain,
         )
         return choose_preparation(recording, search)
 
@@ -376,7 +377,7 @@ class _Job:
             # The search for the cut-off has fitted a chain already.
             start = replace(start, model=prepared.choice.start)
         unfiltered = prepared.unfiltered if options.settings.accelerations == "auto" else None
-        return Chain(start, unfiltered, options.settings.seeds, options.architecture or "chain")
+        return Chain(start, unfiltered, options.settings.seeds, options.chain)
 
     def _rivals(self, study: Study, chain: Entry | None) -> list[Entry]:
         """Fit the contenders beside the chain: those that start from a URDF, and the networks."""

@@ -7,8 +7,10 @@ from typing import Any, Literal, get_args
 
 from ..errors import SettingsError
 from ..logs.preparation import PreparationSettings
+from ..models.chain import LagrangianChainSettings
 from ..models.model import Architecture
 from ..models.networks import FeedForwardSettings, LagrangianNetworkSettings
+from ..solvers.plan import ModelChoice
 from ..solvers.training import TrainingSettings
 from .model_fit import FRESH, TrainingStart
 from .presets import PRESETS
@@ -33,6 +35,8 @@ class FitSettings:
         seeds: models that are trained in parallel, of which the best on validation is kept; for one
             model only.
         start: where the training of one model starts, and its checkpoint.
+        parents: index of each joint's parent joint in the kinematic tree of a chain, −1 for the
+            base; None for a serial arm.
         thorough: search for the arm of a chain several times, until two searches agree, and train
             every network to its end; this takes minutes.
     """
@@ -43,6 +47,7 @@ class FitSettings:
     seeds: int = 1
     start: TrainingStart = FRESH
     thorough: bool = False
+    parents: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         known = get_args(Accelerations)
@@ -99,12 +104,32 @@ class FitOptions:
             raise SettingsError(
                 "a feed-forward network needs accelerations; leave it out, or accelerations='none'"
             )
+        if self.settings.parents is not None:
+            self._require_tree()
         require_friction(self.friction)
+
+    def _require_tree(self) -> None:
+        if "chain" not in self.models:
+            raise SettingsError(
+                f"parents are the tree of a chain, and {', '.join(self.models)} has none; leave "
+                "parents out, or let a chain take part"
+            )
+        if self.architecture is not None:
+            raise SettingsError("give parents once: in the settings of the chain, or of the fit")
 
     @property
     def single(self) -> bool:
         """Whether one model alone was asked for."""
         return len(self.models) == 1 and self.urdf is None
+
+    @property
+    def chain(self) -> ModelChoice:
+        """The chain that is searched for: one of given settings, a tree, or a serial arm."""
+        if isinstance(self.architecture, LagrangianChainSettings):
+            return self.architecture
+        if self.settings.parents is not None:
+            return LagrangianChainSettings(self.settings.parents)
+        return "chain"
 
     @property
     def without_accelerations(self) -> bool:

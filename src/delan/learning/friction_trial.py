@@ -17,7 +17,8 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
-from ..joints import Dataset, evenly_spaced, nonzero_scale
+from ..joints import Dataset, evenly_spaced
+from ..logs.actuation import torque_scale
 from ..models.dynamics import trainable
 from ..models.friction import Friction, FrictionSettings, MotorPair, Term
 from ..models.friction_memory import remembered
@@ -198,7 +199,7 @@ class FrictionTrial:
     def of(cls, model: Model, *datasets: Dataset, windows: bool) -> "FrictionTrial":
         """All datasets together; the units are those of the first."""
         assert model.friction is not None
-        std = nonzero_scale(datasets[0].samples.tau.std(axis=0))
+        std = torque_scale(datasets[0].samples.qd, datasets[0].samples.tau)
         kind = Windows if windows else Samples
         most = WINDOWS if windows else ROWS
         data = [kind.of(dataset) for dataset in datasets]

@@ -129,7 +129,8 @@ def score(
     if settings.accelerations == "none":
         return evaluate_windows(model, dataset)
     predicted = predict_samples(model, dataset)
-    return torque_scores(predicted, dataset.samples.tau, size or TorqueSize.of(dataset))
+    size = (size or TorqueSize.of(dataset)).for_model(model, dataset)
+    return torque_scores(predicted, dataset.samples.tau, size)
 
 
 @dataclass(eq=False)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from ..joints import Dataset, JointLimits, Trajectory, evenly_spaced, nonzero_scale
+from ..joints import Dataset, JointLimits, Trajectory, evenly_spaced
+from ..logs.actuation import torque_scale, unactuated
 from ..logs.split import generator
 from ..models.model import Model
 from ..motions.excitation import random_motions
@@ -81,10 +82,14 @@ def learning_curve(
 
 
 def next_motion(model: Model, training: Dataset, *, key: PRNGKeyArray) -> NextMotion | None:
-    """The most informative of many random motions; None for a model without links."""
-    if model.chain is None:
-        return None
+    """The most informative of many random motions.
+
+    None for a model without links, and for a robot that cannot follow any motion, because a joint
+    has no motor.
+    """
     samples = training.samples
+    if model.chain is None or unactuated(samples.tau).any():
+        return None
     speed = np.abs(samples.qd).max(axis=0)
     if not (speed > 0).all():
         return None
@@ -94,7 +99,7 @@ def next_motion(model: Model, training: Dataset, *, key: PRNGKeyArray) -> NextMo
         velocity=speed,
         torque=np.full(samples.dof, np.inf),
     )
-    std = nonzero_scale(samples.tau.std(axis=0))
+    std = torque_scale(samples.qd, samples.tau)
     seen = samples.rows(evenly_spaced(len(samples), TRAINING_ROWS))
     slope = rigid_slope(model.mechanics, seen, std)
     size = np.linalg.norm(slope, axis=0)

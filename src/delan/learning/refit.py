@@ -128,14 +128,15 @@ def cross_fit(study: Study, model: Model, refit: Callable[[Study], Model]) -> Cr
         members=tuple(fitted for fitted, _ in members),
         judged=tuple(part.judged for part in parts),
         predicted=tuple(predicted for _, predicted in members),
-        size=study.torque_size,
+        size=study.torque_size.for_model(model, study.scored),
     )
 
 
 def known_fit(study: Study, model: Model) -> CrossFit:
     """A model that was trained without the present fold, scored on it alone."""
     judged = study.judged
-    return CrossFit((model,), (judged,), (predict_samples(model, judged),), study.torque_size)
+    size = study.torque_size.for_model(model, judged)
+    return CrossFit((model,), (judged,), (predict_samples(model, judged),), size)
 
 
 def jackknife(count: int) -> float:

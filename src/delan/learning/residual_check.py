@@ -157,9 +157,10 @@ def diagnose(model: InverseDynamics, dataset: Dataset) -> Misfit:
     with one_blas_thread():
         best = _structure(residual, predicted, samples)
         friction = _odd_in_velocity(residual, samples.qd)
+    size = TorqueSize.of(samples).for_model(model, dataset)
     return Misfit(
         joints=dataset.joints.names,
-        nmse=Errors.of(predicted, samples.tau, TorqueSize.of(samples)).nmse,
+        nmse=Errors.of(predicted, samples.tau, size).nmse,
         share=tuple(np.clip(best.share, 0, 1).tolist()),
         chance=tuple(np.clip(best.chance, 0, 1).tolist()),
         friction=tuple(friction.tolist()),

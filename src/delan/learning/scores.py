@@ -12,10 +12,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ..errors import ModelError
 from ..joints import COMPONENTS, Dataset
+from ..logs.actuation import unactuated
 from ..logs.segments import usual_step
 from ..logs.split import generator
 from ..mechanics.integration import rollout
@@ -56,21 +57,50 @@ GAP = 2.5
 class TorqueSize(NamedTuple):
     """Variance and range of each joint's torque in a whole log, to measure errors by.
 
-    The variance of a part would not do: of a part at rest it is next to nothing.
+    The variance of a part would not do: of a part at rest it is next to nothing. `free` marks
+    joints without a motor, whose torque has neither variance nor range: a model is measured there
+    by the inertial torque that it assigns to the joint itself (`for_model`), because a model
+    without inertia there needs no torque for any motion.
     """
 
     variance: Float[np.ndarray, " dof"]
     range: Float[np.ndarray, " dof"]
+    free: Bool[np.ndarray, " dof"]
 
     @classmethod
     def of(cls, dataset: Dataset) -> "TorqueSize":
         tau = dataset.samples.tau
-        return cls(tau.var(axis=0), np.ptp(tau, axis=0))
+        return cls(tau.var(axis=0), np.ptp(tau, axis=0), unactuated(tau))
+
+    def for_model(self, model: InverseDynamics, dataset: Dataset) -> "TorqueSize":
+        """Return the size with the inertial torques of a model at joints without a motor.
+
+        A model that knows no mechanics has none there.
+        """
+        if not self.free.any() or not model.promises.mechanics:
+            return self
+        inertial = predict_samples(model, dataset, "components").inertial
+        return self._replace(variance=np.where(self.free, inertial.var(axis=0), self.variance))
+
+    @classmethod
+    def spread_of(cls, columns: Float[np.ndarray, "rows dof"]) -> "TorqueSize":
+        """Variance and range of other columns, such as accelerations."""
+        nobody = np.zeros(columns.shape[1], dtype=bool)
+        return cls(columns.var(axis=0), np.ptp(columns, axis=0), nobody)
+
+    @property
+    def averaged(self) -> Bool[np.ndarray, " dof"]:
+        """The joints whose nMSE count in the mean: those with a motor and a torque that varies.
+
+        To say that a torque is zero where there is no motor is no merit of a model; its errors
+        there are judged for themselves.
+        """
+        return (self.variance > 0) & ~self.free
 
     def nmse(self, error: Float[np.ndarray, "samples dof"]) -> float:
-        """The mean nMSE of an error, over the joints whose torque varies."""
-        moved = self.variance > 0
-        return float(np.mean(np.mean(error**2, axis=0)[moved] / self.variance[moved]))
+        """The mean nMSE of an error, over the joints that are `averaged`."""
+        counted = self.averaged
+        return float(np.mean(np.mean(error**2, axis=0)[counted] / self.variance[counted]))
 
 
 @dataclass(frozen=True)
@@ -81,7 +111,8 @@ class Errors:
     whole log, of which the scored samples may be a part. Components of the torque are divided by
     the variance of the whole torque, so that their nMSE can be compared and exists where a
     component is constant. A joint whose torque is constant has no nMSE and no R² (NaN) and is left
-    out of the mean.
+    out of the mean. `free` marks joints without a motor: their nMSE is relative to the inertial
+    torque that the model assigns to them, and not in the mean.
     """
 
     mse: tuple[float, ...]
@@ -91,6 +122,13 @@ class Errors:
     nmse_mean: float
     r2: tuple[float, ...]
     share: tuple[float, ...]
+    free: tuple[bool, ...] = ()
+
+    @property
+    def free_nmse(self) -> float:
+        """The largest nMSE of joints without a motor; 0 if all have one."""
+        errors = [nmse for nmse, free in zip(self.nmse, self.free, strict=True) if free]
+        return max(errors, default=0.0)
 
     @classmethod
     def of(cls, predicted: np.ndarray, true: np.ndarray, size: TorqueSize) -> "Errors":
@@ -99,7 +137,7 @@ class Errors:
             nmse = np.where(size.variance > 0, mse / size.variance, np.nan)
             share = np.where(size.range > 0, np.sqrt(mse) / size.range, np.nan)
             r2 = 1 - np.where(true.var(axis=0) > 0, mse / true.var(axis=0), np.nan)
-        mean = float(np.nanmean(nmse)) if np.isfinite(nmse).any() else float("nan")
+        mean = float(nmse[size.averaged].mean()) if size.averaged.any() else float("nan")
         return cls(
             mse=tuple(mse.tolist()),
             mse_sum=float(mse.sum()),
@@ -108,6 +146,7 @@ class Errors:
             nmse_mean=mean,
             r2=tuple(r2.tolist()),
             share=tuple(share.tolist()),
+            free=tuple(size.free.tolist()),
         )
 
 
@@ -171,7 +210,7 @@ def evaluate(
     model = without_trust(model)
     require_same_joints(model.joints, dataset)
     samples = dataset.samples
-    size = size or TorqueSize.of(dataset)
+    size = (size or TorqueSize.of(dataset)).for_model(model, dataset)
     components = {}
     acceleration = None
     motion = None
@@ -185,8 +224,7 @@ def evaluate(
             columns = (samples.q, samples.qd, samples.tau)
             memory = memory_of(model, dataset)
             qdd = predict(model, "forward_dynamics", *columns, memory=memory)
-            spread = TorqueSize(samples.qdd.var(axis=0), np.ptp(samples.qdd, axis=0))
-            acceleration = Errors.of(qdd, samples.qdd, spread)
+            acceleration = Errors.of(qdd, samples.qdd, TorqueSize.spread_of(samples.qdd))
             if rollouts:
                 motion = _rollouts(model, dataset)
     return Scores(torque, components, acceleration, motion, len(samples))
@@ -198,7 +236,7 @@ def evaluate_windows(model: Any, dataset: Dataset) -> Scores:
         windows = Windows.of(dataset, as_model(model).friction_settings)
         predicted = np.asarray(_predict_windows(model, windows))
     true = np.asarray(windows.tau)
-    size = TorqueSize(true.var(axis=0), np.ptp(true, axis=0))
+    size = TorqueSize.spread_of(true)._replace(free=unactuated(true))
     return Scores(Errors.of(predicted, true, size), {}, None, None, len(windows))
 
 
@@ -273,11 +311,11 @@ class NmseInterval:
 
 def nmse_interval(
     errors: Float[np.ndarray, "time dof"],
-    variance: Float[np.ndarray, " dof"],
+    size: TorqueSize,
     blocks: Int[np.ndarray, " time"],
     key: PRNGKeyArray,
 ) -> NmseInterval:
-    """A 90 % interval of the nMSE over a given variance, by resampling blocks of rows.
+    """A 90 % interval of the nMSE over torques of a given size, by resampling blocks of rows.
 
     Errors of neighbours in time are alike, so that resampled single rows would give too narrow an
     interval: `blocks` labels the rows that are drawn together, as `time_blocks` gives them.
@@ -293,12 +331,11 @@ def nmse_interval(
     drawn = generator(key).integers(count, size=(RESAMPLES, count))
     total = np.stack([sums[rows].sum(axis=0) for rows in drawn])
     squared = total[:, 1:] / total[:, :1]
-    moved = variance > 0
     nmse = np.full_like(squared, np.nan)
-    np.divide(squared, variance, out=nmse, where=moved)
+    np.divide(squared, size.variance, out=nmse, where=size.variance > 0)
     ends = [50 * (1 - SURE), 50 * (1 + SURE)]
     low, high = np.percentile(nmse, ends, axis=0)
-    mean_low, mean_high = np.percentile(nmse[:, moved].mean(axis=1), ends)
+    mean_low, mean_high = np.percentile(nmse[:, size.averaged].mean(axis=1), ends)
     return NmseInterval(
         tuple(low.tolist()), tuple(high.tolist()), float(mean_low), float(mean_high)
     )

@@ -201,7 +201,7 @@ class CrossFit:
         members: models in the order of the folds; there may be fewer than folds.
         judged: the samples of each fold, with torques at the bandwidth of the scores.
         predicted: the torques that the member without that fold predicts for them.
-        size: of the torques in the whole log.
+        size: of the torques in the whole log, as this model is measured by it.
     """
 
     members: tuple[Model, ...]

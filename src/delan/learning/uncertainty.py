@@ -28,7 +28,7 @@ from ..solvers.adam import DescentSettings
 from ..solvers.loss import Objective, Scale
 from ..solvers.plan import SMALL_WEIGHTS, samples
 from .refit import jackknife, spread_of
-from .scores import predict_samples, residual_torques
+from .scores import TorqueSize, predict_samples, residual_torques
 from .study import NOTHING, CrossFit, Study
 
 # Fewer trajectories than these are cut into blocks, to resample them and to calibrate by them.
@@ -156,7 +156,8 @@ def calibrated(model: Model, validation: Dataset) -> Model:
     """
     require_same_joints(model.joints, validation)
     judged = validation.samples
-    error = np.abs(predict_samples(without_trust(model), validation) - judged.tau)
+    plain = without_trust(model)
+    error = np.abs(predict_samples(plain, validation) - judged.tau)
     if model.trust is None:
         raise ModelError("the model has no ensemble to calibrate; give it one with delan.trust")
     std = spread_of(_separate(model.trust.members, model.trust.size), validation)
@@ -164,7 +165,7 @@ def calibrated(model: Model, validation: Dataset) -> Model:
         raise ModelError(
             f"the model gives no finite torque for the motion of {validation.source}; fit it again"
         )
-    variance = judged.tau.var(axis=0)
+    variance = TorqueSize.of(judged).for_model(plain, validation).variance
     floor, band = _band(error, std, judged.trajectory, variance, model.trust.level)
     return eqx.tree_at(
         lambda model: (model.trust.floor, model.trust.band),

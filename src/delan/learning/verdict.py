@@ -19,6 +19,7 @@ USELESS = 0.5
 Decision = Literal["deploy", "doubtful", "refuse"]
 DoubtKind = Literal[
     "poor",
+    "unactuated",
     "no_mechanics",
     "residual",
     "rival",
@@ -78,7 +79,8 @@ class Doubt:
     """One reason against a model.
 
     Attributes:
-        kind: `poor`: too much of the torque is unexplained. `no_mechanics`, `residual`: a network
+        kind: `poor`: too much of the torque is unexplained. `unactuated`: a joint without a motor
+            would need a torque to move as it did. `no_mechanics`, `residual`: a network
             without mechanics gives the torque, or a part of it. `rival`: another model is better on
             the test motion. `other_motion`: models learned from parts of the log differ where the
             joints move in other combinations. `repeated`: the log repeats one motion, and nothing
@@ -104,6 +106,7 @@ class Verdict:
         judged_on: `test` if motion was given that took no part in the choice.
         validation: the nMSE of the chosen model on the validation motion.
         seconds: the limit of time that the fit had.
+        free_error: the largest nMSE of joints without a motor; 0 if all have one.
     """
 
     decision: Decision
@@ -116,6 +119,7 @@ class Verdict:
     doubts: tuple[Doubt, ...] = ()
     interrupted: bool = False
     seconds: float | None = None
+    free_error: float = 0.0
 
     @property
     def beats_constant(self) -> bool:
@@ -140,9 +144,8 @@ def judge(
         new_motion: whether the validation motion is unlike the training motion.
         other_motion: the nMSE by which models of parts of the log differ on other motion.
     """
-    errors = {entry.name: entry.error for entry in entries}
-    for name, scores in (test or {}).items():
-        errors[name] = scores.torque.nmse_mean
+    scored = {entry.name: entry.validation for entry in entries} | dict(test or {})
+    errors = {name: scores.torque.nmse_mean for name, scores in scored.items()}
     # A constant torque is chosen only if nothing else took part.
     chosen, *others = sorted(entries, key=lambda entry: entry.name == "constant")
     rivals = []
@@ -159,6 +162,7 @@ def judge(
         validation=chosen.error,
         interrupted=interrupted,
         seconds=seconds,
+        free_error=scored[chosen.name].torque.free_nmse,
     )
     # Written so that an error that is not a number refuses as well.
     if not verdict.error < min(1.0, verdict.constant) or chosen.name == "constant":
@@ -185,6 +189,8 @@ def _doubts(
 ) -> Iterator[Doubt]:
     if verdict.error > POOR:
         yield Doubt("poor")
+    if verdict.free_error > POOR:
+        yield Doubt("unactuated", error=verdict.free_error)
     if verdict.model == "feedforward":
         yield Doubt("no_mechanics")
     if verdict.model == "residual":

@@ -40,6 +40,8 @@ class LogOptions:
             each is read from the columns of the other.
         joints: joints to use, in this order, by name or by number in the log, counted from 0; None
             uses all.
+        sliding: joints that slide, with positions in metres, by name or by number among those used;
+            a log that does not say otherwise has turning joints.
         time_scale: unit of the log's time in seconds; None derives it, or asks.
         rate: sampling rate of a log without time [Hz].
         memory: memory limit for the values of a log, at least 1 [MB]. Of a larger log, evenly
@@ -52,6 +54,7 @@ class LogOptions:
     flip: Mapping[str, tuple[int | str, ...] | Literal["all"]] = field(default_factory=dict)
     exchanged: Mapping[str, str] = field(default_factory=dict)
     joints: tuple[int | str, ...] | None = None
+    sliding: tuple[int | str, ...] | None = None
     time_scale: float | None = None
     rate: float | None = None
     memory: float | None = None
@@ -66,6 +69,8 @@ class LogOptions:
         _require_exchange(self.exchanged)
         if self.joints is not None:
             _require_joints("joints", self.joints)
+        if self.sliding is not None:
+            _require_joints("sliding", self.sliding)
         _require_positive(
             "time_scale", self.time_scale, "seconds in one unit of the log's time, such as 0.001"
         )

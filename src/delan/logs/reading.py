@@ -1,7 +1,7 @@
 """Reading of logs: files of any known format become recordings, whole or in bounded memory."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os.path import isdir  # unlike those of a Path, false for names that no file can have
 from pathlib import Path
 
@@ -340,6 +340,12 @@ def _conversion(source: str, layout: ColumnLayout, options: LogOptions) -> _Conv
     if options.joints is not None:
         numbers = _joint_numbers(source, "--joints", options.joints, layout.joints)
     joints = layout.joints.pick(numbers)
+    if options.sliding is not None:
+        slides = _joint_numbers(source, "--sliding", options.sliding, joints)
+        kinds = list(joints.kinds)
+        for joint in slides:
+            kinds[joint] = "prismatic"
+        joints = replace(joints, kinds=tuple(kinds))
     factors = {name: np.ones(joints.dof) for name in QUANTITIES}
     for quantity in _RATES:
         if options.degrees or quantity in layout.degrees:

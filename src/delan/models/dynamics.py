@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 
 from ..errors import ModelError
 from ..joints import Dataset, Energy, Joints, TorqueComponents, nonzero_scale
+from ..logs.actuation import torque_scale
 
 Vector = Float[Array, " dof"]
 # Learned models return JAX arrays, known ones NumPy arrays.
@@ -139,7 +140,7 @@ class Normalisation(eqx.Module):
             qd_std=spread(dataset.qd),
             qdd_std=spread(dataset.qdd),
             tau_mean=on_device(dataset.tau.mean(axis=0)),
-            tau_std=spread(dataset.tau),
+            tau_std=on_device(torque_scale(dataset.qd, dataset.tau)),
         )
 
 

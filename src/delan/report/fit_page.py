@@ -31,7 +31,14 @@ from .fit_figures import (
     predicted,
     window,
 )
-from .fit_report import NAMES, FitReport, ModelErrors, more_data, verdict_text
+from .fit_report import (
+    NAMES,
+    FitReport,
+    ModelErrors,
+    free_joints,
+    more_data,
+    verdict_text,
+)
 
 Row = dict[str, Any]
 
@@ -112,6 +119,7 @@ def _notices(report: FitReport) -> Iterator[str]:
     if errors:
         count = plural(errors, "error")
         yield f"`delan check` finds {count} in the log, listed at the end of this page."
+    yield from free_joints(report)
     if report.chosen.training is not None:
         for event in report.chosen.training.events:
             yield event[:1].upper() + event[1:] + "."
@@ -212,7 +220,10 @@ def _table(
             for row, rmse, share, units in zip(
                 rows[1:], torque.rmse, torque.share, joints.units, strict=True
             ):
-                row["size"] = f"{rmse:.2g} {units.tau}, {100 * share:.2g} %"
+                row["size"] = f"{rmse:.2g} {units.tau}"
+                # A torque that is constant has no range to compare with.
+                if np.isfinite(share):
+                    row["size"] += f", {100 * share:.2g} %"
         for row, value, bounds in zip(
             rows, (torque.nmse_mean, *torque.nmse), _bounds(column, key, joints.dof), strict=True
         ):
@@ -222,9 +233,9 @@ def _table(
 
 def _bounds(errors: ModelErrors, key: PRNGKeyArray, dof: int) -> list[str]:
     """Return the intervals of the mean and of each joint, empty where there is none."""
-    if errors.residual is None or errors.blocks is None or errors.variance is None:
+    if errors.residual is None or errors.blocks is None or errors.size is None:
         return [""] * (dof + 1)
-    interval = nmse_interval(errors.residual, errors.variance, errors.blocks, key)
+    interval = nmse_interval(errors.residual, errors.size, errors.blocks, key)
     lows = (interval.mean_low, *interval.low)
     highs = (interval.mean_high, *interval.high)
     bounds = []

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 
 from ..joints import Dataset
 from ..learning.fit import Fit
-from ..learning.scores import Scores, predict_samples, time_blocks
+from ..learning.scores import Scores, TorqueSize, predict_samples, time_blocks
 from ..learning.study import Entry
 from ..learning.verdict import Doubt, Verdict
 from ..logs.doctor import Finding
@@ -33,13 +33,13 @@ class ModelErrors(NamedTuple):
     Attributes:
         residual: measured minus predicted torque; None for errors of windows.
         blocks: labels of residuals that are drawn together to find how certain the errors are.
-        variance: what their squares are divided by.
+        size: of the torques; their squares are divided by its variance.
     """
 
     scores: Scores
     residual: Float[np.ndarray, "samples dof"] | None = None
     blocks: Int[np.ndarray, " samples"] | None = None
-    variance: Float[np.ndarray, " dof"] | None = None
+    size: TorqueSize | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -110,13 +110,11 @@ class FitReport:
         dataset = self.test_set
         assert dataset is not None
         blocks = time_blocks(dataset)
-        variance = dataset.samples.tau.var(axis=0)
+        size = TorqueSize.of(dataset)
         errors = {}
         for entry in self.fit.entries:
             residual = dataset.samples.tau - predict_samples(entry.deployed, dataset)
-            errors[entry.name] = ModelErrors(
-                self.test_scores[entry.name], residual, blocks, variance
-            )
+            errors[entry.name] = ModelErrors(self.test_scores[entry.name], residual, blocks, size)
         return errors
 
     def validation_errors(self) -> dict[str, ModelErrors]:
@@ -136,7 +134,7 @@ class FitReport:
                 entry.validation,
                 entry.cross.residual,
                 np.concatenate(blocks),
-                entry.cross.size.variance,
+                entry.cross.size,
             )
         return errors
 
@@ -183,6 +181,12 @@ def _doubt_text(doubt: Doubt, verdict: Verdict) -> str:
         return (
             f"on the test motion {_the(doubt.model)} is better ({doubt.error:.2g}): the log holds "
             "too little motion to choose by"
+        )
+    if doubt.kind == "unactuated":
+        return (
+            "the motion of a joint without a motor is not explained: it would need torque of "
+            f"{doubt.error:.2g} times the variance of its inertial torque; if a motor drives it, "
+            "its torque is missing in the log"
         )
     if doubt.kind == "other_motion":
         return (
@@ -233,6 +237,23 @@ def _hurried(verdict: Verdict) -> str:
 def _the(name: str) -> str:
     article = "a" if name == "constant" else "the"
     return f"{article} {NAMES.get(name, name)}"
+
+
+def free_joints(report: FitReport) -> Iterator[str]:
+    """Which joints have no motor and how their errors are measured, in sentences."""
+    size = report.fit.study.torque_size
+    if report.chosen.cross is not None:
+        size = report.chosen.cross.size
+    joints = report.fit.dataset.joints
+    for joint in np.flatnonzero(size.free).tolist():
+        sentence = f"{joints.names[joint]} has no motor: its torque is 0, and models learn from it"
+        if size.variance[joint] > 0:
+            inertial = np.sqrt(size.variance[joint])
+            sentence += (
+                f". Its nMSE is relative to {inertial:.2g} {joints.units[joint].tau}, the inertial "
+                "torque that the model assigns to it, and not in the mean"
+            )
+        yield sentence + "."
 
 
 def more_data(report: FitReport) -> Iterator[str]:

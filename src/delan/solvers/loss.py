@@ -17,6 +17,7 @@ from jaxtyping import Array, Float
 
 from ..errors import DataError, SettingsError
 from ..joints import Dataset, nonzero_scale
+from ..logs.actuation import torque_variance
 from ..logs.segments import time_breaks
 from ..models.chain import GRAVITY_ACCELERATION, LagrangianChain, looseness
 from ..models.dynamics import (
@@ -196,8 +197,9 @@ class Objective:
 
     Attributes:
         torque: `normalised` divides each joint's squared error by the variance of its torque in the
-            training data, so that a wrist counts as much as a shoulder; `squared` is the paper's
-            plain squared error [N² m²].
+            training data, so that a wrist counts as much as a shoulder, or by its natural size
+            where it has no motor (`actuation.natural_torque`); `squared` is the paper's plain
+            squared error [N² m²].
         power: weight of the power balance (q̇ᵀ(τ̂ − τ))², divided by the variance of the measured
             power q̇ᵀτ.
         weight_decay: λ of eq. 9, times the sum of the squared weights (never of friction, whose
@@ -343,7 +345,7 @@ class Scale(eqx.Module):
         dataset = dataset.samples
         torque = np.ones(dataset.dof)
         if objective.torque == "normalised":
-            torque = nonzero_scale(dataset.tau.var(axis=0))
+            torque = torque_variance(dataset.qd, dataset.tau)
         power = np.asarray(np.sum(dataset.qd * dataset.tau, axis=1).var())
         return cls(
             torque=on_device(torque),

@@ -238,8 +238,9 @@ def _implausible_units(log: CheckedLog, agreement: Sequence[Finding]) -> list[Fi
                 fastest = float(np.abs(log.motion.velocity[:, joint]).max())
             far = max(float(np.ptp(q)), float(np.abs(q).max())) > farthest
             if joints.turning[joint]:
-                # A joint without end stops may count its turns.
-                far = (far and not joints.continuous[joint]) or fastest > FASTEST_TURN
+                # A joint without end stops may count its turns, and so may a free pendulum.
+                endless = joints.continuous[joint] or joint not in log.driven
+                far = (far and not endless) or fastest > FASTEST_TURN
                 far = far and not known & {joint, None}
             if far:
                 strange[joint] = {

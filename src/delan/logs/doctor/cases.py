@@ -119,6 +119,12 @@ CONSTANT = Case(
     "is {value:g} in every row",
     "check the column and its cable; leave the column or the joint out",
 )
+UNACTUATED = Case(
+    "unactuated",
+    "is 0 in every row, and the joint moves as one without a motor does",
+    "nothing to do if it has no motor: its equation of motion is learned from; otherwise its "
+    "torque is missing: check the column and its cable, or leave the joint out",
+)
 SATURATED = Case(
     "saturated",
     "flat at {limits:.4g} in {places:n place}, {count:n row}: the {device} is at its limit",

@@ -305,3 +305,8 @@ class CheckedLog:
     def alive(self) -> list[int]:
         """Joints that are not dead."""
         return [joint for joint in range(self.joints.dof) if joint not in self.dead]
+
+    @property
+    def driven(self) -> list[int]:
+        """Joints that are not dead and have a motor: some torque is not zero."""
+        return [joint for joint in self.alive if self.columns["tau"][:, joint].any()]

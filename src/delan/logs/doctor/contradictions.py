@@ -99,7 +99,7 @@ def compare_trajectories(log: CheckedLog) -> tuple[list[Finding], CheckedLog]:
     comparison = _Comparison(features, labels[::every])
     tau = motion.logged["tau"].copy()
     contradictions = []
-    for joint in log.alive:
+    for joint in log.driven:
         for item in comparison.contradictions(joint, thinned.logged["tau"][:, joint]):
             rows = labels == item.trajectory
             tau[rows, joint] = item.corrected(tau[rows, joint])
@@ -109,7 +109,7 @@ def compare_trajectories(log: CheckedLog) -> tuple[list[Finding], CheckedLog]:
     motion = replace(motion, logged={**motion.logged, "tau": tau})
     contradictions, motion = _right_side(contradictions, motion, labels, log.alive)
     tau = motion.logged["tau"].copy()
-    for joint, rows in _followers(contradictions, labels, log.alive):
+    for joint, rows in _followers(contradictions, labels, log.driven):
         as_logged = tau[::every, joint]
         reversed_too = np.where(rows[::every], -as_logged, as_logged)
         if comparison.agrees_better(reversed_too, as_logged):

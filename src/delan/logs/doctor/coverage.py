@@ -10,6 +10,7 @@ from ..segments import LogSegment
 from . import cases
 from .checked_log import CheckedLog, Column, Columns, Motion, relative_positions, row_steps
 from .finding import Case, Finding, Severity, Span
+from .free_joints import joints_without_motor
 
 # A joint that moves less than this over the whole log [rad or m] stands still: brakes give as much.
 STANDS_STILL = {"revolute": 5e-3, "continuous": 5e-3, "prismatic": 1e-3}
@@ -95,6 +96,7 @@ def examine_levels(log: CheckedLog) -> list[Finding]:
 def _dead(log: CheckedLog) -> list[Finding]:
     """Report joints that stand still, and velocities and torques that never change."""
     findings = []
+    free = joints_without_motor(log)
     ranges = np.ptp(log.columns["q"], axis=0)
     still = ranges < [STANDS_STILL[kind] for kind in log.joints.kinds]
     for joint in range(log.joints.dof):
@@ -106,9 +108,13 @@ def _dead(log: CheckedLog) -> list[Finding]:
             if name not in log.columns or (name == "qd" and still[joint]):
                 continue
             values = log.columns[name][:, joint]
-            if np.ptp(values) == 0.0:
-                measured = {"value": float(values[0])}
-                findings.append(Finding(cases.CONSTANT, "error", joint, name, measured))
+            if np.ptp(values) > 0.0:
+                continue
+            if name == "tau" and joint in free:
+                findings.append(Finding(cases.UNACTUATED, "warning", joint, name))
+                continue
+            measured = {"value": float(values[0])}
+            findings.append(Finding(cases.CONSTANT, "error", joint, name, measured))
     return findings
 
 

@@ -18,8 +18,9 @@ Span = tuple[int, int]
 # fmt: off
 Kind = Literal[
     "non_finite", "outlier", "wrapped", "gap", "jitter", "duplicate", "clock_reset", "mixed_rates",
-    "interleaved", "short", "dead", "stuck", "saturated", "quantised", "units", "sign", "mismatch",
-    "exchanged", "contradiction", "delay", "excitation", "friction", "coverage", "excerpt",
+    "interleaved", "short", "dead", "unactuated", "stuck", "saturated", "quantised", "units",
+    "sign", "mismatch", "exchanged", "contradiction", "delay", "excitation", "friction", "coverage",
+    "excerpt",
 ]
 # fmt: on
 
@@ -36,6 +37,7 @@ WHY: dict[Kind, str] = {
     "interleaved": "rows of other motions lie in between, so the motion cannot be differentiated",
     "short": "velocities and accelerations need neighbours in time",
     "dead": "a channel that never changes carries no information about the joint",
+    "unactuated": "the model learns that no motor drives the joint, and how it then moves",
     "stuck": "the model learns that the robot stood still, or held its torque, when it did not",
     "saturated": "values beyond the limit are not in the log, and the model learns the limit",
     "quantised": "the steps become noise in velocities and accelerations, or hide small torques",

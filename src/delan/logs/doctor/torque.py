@@ -309,7 +309,9 @@ def _compare(
         slope[joint] = float(logged @ expected / (expected @ expected))
         explained[joint] = float((logged @ expected) ** 2 / (expected @ expected)) / variance
         residual[joint] = float(logged @ logged) / variance - explained[joint]
-    return Comparison(factor, slope, explained, residual, float(residual[alive].mean()))
+    # The torque of a joint without a motor is zero, whatever the description says.
+    shown = [joint for joint in alive if tau[:, joint].any()]
+    return Comparison(factor, slope, explained, residual, float(residual[shown].mean()))
 
 
 def _described(
@@ -343,7 +345,7 @@ def examine_description(log: CheckedLog) -> list[Finding]:
             "as_radians": log.match.as_radians.unexplained,
         }
         findings.append(Finding(cases.URDF_DEGREES, "error", None, "q", measured))
-    for joint in log.alive:
+    for joint in log.driven:
         if best.factor[joint] < 0:
             findings.append(Finding(cases.URDF_JOINT_SIGN, "error", joint, "q"))
         findings += _torque_findings(best, joint)
@@ -397,7 +399,7 @@ def examine_lags(log: CheckedLog) -> list[Finding]:
     if np.abs(seconds - usual).max() > ALIKE * abs(usual):
         measured = {"milliseconds": {joint: 1e3 * lag.seconds for joint, lag in lags.items()}}
         return [Finding(cases.SCATTERED_LAGS, "note", None, "tau", measured)]
-    if 1 < len(log.alive) < 2 * len(lags):
+    if 1 < len(log.driven) < 2 * len(lags):
         return [_torque_lag(log.motion, None, usual, lags)]
     findings = []
     for joint, lag in lags.items():
@@ -408,12 +410,12 @@ def examine_lags(log: CheckedLog) -> list[Finding]:
 def _explanations(log: CheckedLog, motion: Motion) -> dict[int, Explanation]:
     """Return how to explain each joint's torque: by its description, else as that of any arm."""
     any_arm = Explanation(torque_features(motion, log.alive), ENOUGH)
-    explanations = dict.fromkeys(log.alive, any_arm)
+    explanations = dict.fromkeys(log.driven, any_arm)
     if log.match is None or log.model is None or len(motion) > MOST_SAMPLES:
         return explanations
     best = log.match.best
     described = _described(motion, slice(None), log.model, best.factor)
-    for joint in log.alive:
+    for joint in log.driven:
         if best.residual[joint] < EXPLAINS:
             features = np.column_stack([_friction_terms(motion, joint), described[:, joint]])
             explanations[joint] = Explanation(features, ENOUGH_WITH_MODEL)

@@ -1,0 +1,149 @@
+"""Mechanisms beyond serial arms with a motor at every joint.
+
+    python -m benchmarks.loops [cart_pole acrobot furuta] [five_bar delta] [go2] [--data FOLDER]
+
+`cart_pole`, `acrobot`, `furuta`: a joint without a motor, 1,200 samples from MuJoCo; errors on
+other motion, and swing-ups in MuJoCo by the learned model from five starts. `five_bar`, `delta`:
+closed loops of which the motors alone are logged; the network, errors on other motion and at twice
+the speed. `go2`: the twelve joints of a real quadruped that hangs, as a tree of four legs, against
+a feed-forward network. All but `go2` by default.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import delan
+from delan.joints import Recording
+from delan.learning.scores import evaluate
+from delan.robots.mujoco_robot import mujoco
+from tests.support.mechanisms import (
+    UNDERACTUATED,
+    ClosedLoop,
+    delta,
+    driven,
+    five_bar,
+    logged,
+)
+
+from .choice_cases import GO2_RUNS
+from .choice_cases import driven as driven_by_pd
+from .results import read_results, write_results
+from .swing_up import Task, swing_up
+
+FREE_SAMPLES = 1200
+SEEDS = range(5)
+SECONDS = 40.0
+# Upright, torque limit and gains of the pumping. The elbow of an acrobot leads the swing, so that
+# its push has the other sign.
+TASKS = {
+    "cart_pole": Task(0, 20.0, (0.0, np.pi), push=6.0, stiffness=6.0, damping=2.0),
+    "furuta": Task(0, 1.5, (0.0, np.pi), push=30.0, stiffness=20.0, damping=8.0),
+    "acrobot": Task(1, 15.0, (np.pi, 0.0), push=-200.0, stiffness=150.0, damping=10.0),
+}
+LOOPS: dict[str, tuple[Callable[[], ClosedLoop], int]] = {
+    "five_bar": (five_bar, 2000),
+    "delta": (delta, 5000),
+}
+LEGS = (-1, 0, 1, -1, 3, 4, -1, 6, 7, -1, 9, 10)
+
+
+def unactuated(name: str) -> dict[str, Any]:
+    """Fit all models to a mechanism with a free joint, and swing it up by the one chosen."""
+    mechanism = UNDERACTUATED[name]
+    began = time.perf_counter()
+    result = delan.fit(driven(mechanism, FREE_SAMPLES, seed=0))
+    seconds = time.perf_counter() - began
+    scores = evaluate(result.model, driven(mechanism, FREE_SAMPLES, seed=1), rollouts=False)
+    assert scores.acceleration is not None
+    robot = delan_robot(mechanism)
+    starts = 0.2 * np.random.default_rng(0).standard_normal((len(SEEDS), 2))
+    upright = []
+    for start in starts:
+        upright.append(swing_up(result.model, TASKS[name], robot, start, SECONDS))
+    return {
+        "chosen": result.chosen.name,
+        "decision": result.verdict.decision,
+        "nmse": scores.torque.nmse_mean,
+        "nmse_free_joint": scores.torque.free_nmse,
+        "nmse_acceleration": max(scores.acceleration.nmse),
+        "upright_after": upright,
+        "swung_up": sum(reached is not None for reached in upright),
+        "seconds": seconds,
+    }
+
+
+def delan_robot(mechanism: Any) -> Any:
+    """Return the model of MuJoCo with a step that divides the period of the control."""
+    robot = mujoco.MjModel.from_xml_string(mechanism.arm.mjcf())
+    robot.opt.timestep = 2e-3
+    return robot
+
+
+def closed_loop(name: str) -> dict[str, Any]:
+    """Train the network on the motors of a mechanism with loops."""
+    build, samples = LOOPS[name]
+    mechanism = build()
+    began = time.perf_counter()
+    result = delan.fit(logged(mechanism, samples, seed=0), "delan")
+    seconds = time.perf_counter() - began
+    other = logged(mechanism, 1000, seed=1)
+    fast = logged(mechanism, 1000, seed=1, speed=2.0)
+    return {
+        "samples": samples,
+        "nmse": evaluate(result.model, other, rollouts=False).torque.nmse_mean,
+        "nmse_twice_as_fast": evaluate(result.model, fast, rollouts=False).torque.nmse_mean,
+        "seconds": seconds,
+    }
+
+
+def legs(data: Path) -> dict[str, Any]:
+    """Fit a tree of four legs to chirps 0–4 of a Go2, and score it on chirp 5."""
+    folder = data / "robots" / "go2"
+    runs = [driven_by_pd(folder / f"traj_{run}.npz", slice(0, 12)) for run in range(GO2_RUNS)]
+    known = recording(runs[:-1])
+    settings = delan.FitSettings(parents=LEGS)
+    began = time.perf_counter()
+    result = delan.fit(known, ("chain", "feedforward"), settings=settings)
+    seconds = time.perf_counter() - began
+    unseen = delan.prepare(recording(runs[-1:]), result.preparation.settings)
+    errors = {}
+    for entry in result.entries:
+        errors[entry.name] = evaluate(entry.deployed, unseen, rollouts=False).torque.nmse_mean
+    share = errors["chain"] / errors["feedforward"]
+    return {"nmse": errors, "chain_over_feedforward": share, "seconds": seconds}
+
+
+def recording(runs: list[Any]) -> Recording:
+    """Return runs of a log as trajectories of one recording."""
+    columns = {}
+    for name in ("t", "q", "qd", "tau"):
+        columns[name] = np.concatenate([np.asarray(run[name], dtype=float) for run in runs])
+    trajectory = np.repeat(np.arange(len(runs)), [len(run["t"]) for run in runs])
+    joints = delan.Joints.revolute(columns["q"].shape[1])
+    return Recording(**columns, trajectory=trajectory, joints=joints)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", default=[*UNDERACTUATED, *LOOPS])
+    parser.add_argument("--data", type=Path, default=Path())
+    arguments = parser.parse_args()
+    results = read_results("loops")
+    for name in arguments.names:
+        if name in UNDERACTUATED:
+            results[name] = unactuated(name)
+        elif name in LOOPS:
+            results[name] = closed_loop(name)
+        else:
+            results["go2"] = legs(arguments.data)
+        print(name, results[name], flush=True)
+        write_results("loops", results)
+
+
+if __name__ == "__main__":
+    main()
