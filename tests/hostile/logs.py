@@ -12,8 +12,10 @@ from delan.logs.reading import read_log
 from tests.hostile import models
 from tests.hostile.trial import Outcome, command
 from tests.logs.test_damaged_logs import damaged
-from tests.support.log_writers import WRITERS
+from tests.support.log_writers import PACKED_WRITERS, WRITERS
 
+# Every form of a log.
+FORMS = WRITERS | PACKED_WRITERS
 # Values that stand where others were, and what is done with times.
 ROWS = (1, 2, 3, 40, 120, 600, 1500)
 VALUES = (0.0, -0.0, 1e-320, 1e-30, 1e30, 1e200, 1.7e308, -1.7e308, np.inf, -np.inf, np.nan)
@@ -83,7 +85,7 @@ def attack(count: int, seed: int, folder: Path) -> Outcome:
     storage.save(models.originals()["chain"], model)
     place = folder / "log"
     for number in range(count):
-        form = list(WRITERS)[number % len(WRITERS)]
+        form = list(FORMS)[number % len(FORMS)]
         data: dict[str, Any] = motion(int(rng.choice(ROWS)), seed=int(rng.integers(9)))
         how = "bytes"
         with np.errstate(all="ignore"):
@@ -107,6 +109,6 @@ def written(form: str, data: dict[str, Any], folder: Path, number: int) -> bytes
     """Return the log in a format; None where the library that writes it refuses the values."""
     path = folder / f"{form.replace(' ', '_')}{number}"
     try:
-        return WRITERS[form](path, data).read_bytes()
+        return FORMS[form](path, data).read_bytes()
     except Exception:
         return None

@@ -343,3 +343,9 @@ EXCERPT = Case(
     "the log is larger than the memory limit; this check used {used}",
     "nothing, if this is informative enough; otherwise raise the limit (--memory)",
 )
+COMMANDED = Case(
+    "commanded",
+    "computed from the commands and gains of the drives, kp (q_des − q) + kd (qd_des − qd) + "
+    "tau_des; what a drive limits, delays or loses is not in it",
+    "record torques or currents if the robot has them",
+)
