@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from ..errors import ModelError, ModelFileError, SettingsError
-from .app import option, say_if_excerpt, takes
+from .app import option, say, say_if_excerpt, takes
 
 if TYPE_CHECKING:
     from ..joints import Dataset, Joints, Recording
@@ -249,17 +249,37 @@ def read_for_model(
 ) -> tuple["Recording", "Dataset"]:
     """Read logs to judge the model of a file; also prepared as its own log was.
 
-    Accelerations that are in the log are used as they are.
+    Accelerations that are in the log are used as they are. Options of the log that the model was
+    learned from count where none are given, none lie beside the log, and delan did not write it.
     """
     from ..logs.preparation import PreparationSettings, prepare
     from ..logs.reading import read_log
 
+    options = _remembered(model, stored, logs, options)
     recording = with_kinds_of(stored.model.joints, read_log(list(logs), options))
     say_if_excerpt(recording, name_of(logs))
     settings = PreparationSettings()
     if recording.qdd is None:
         settings = _preparation_of(model, stored.header)
     return recording, prepare(recording, settings)
+
+
+def _remembered(
+    model: Path, stored: "StoredModel", logs: Sequence[Path], options: "LogOptions"
+) -> "LogOptions":
+    from ..logs.option_words import typed_options
+    from ..logs.options_file import merged, options_of, plain_options, stored_options
+    from ..logs.reading import is_converted, log_files
+
+    kept = stored.header.get("log_options")
+    if not kept or plain_options(options) or is_converted(list(logs)):
+        return options
+    for log in logs:
+        if any(stored_options(file) is not None for file in log_files(log)):
+            return options
+    known = options_of(kept, f"{model}, log_options")
+    say(f"{name_of(logs)} is read as the log of the fit was: {typed_options(known)}")
+    return merged(known, options)
 
 
 def with_kinds_of(joints: "Joints", recording: "Recording") -> "Recording":

@@ -186,9 +186,9 @@ def recordings_of(
             torque_source=torque_source_of(sheet, layout.torque.source),
         )
         done += length
-        recording = cut.of(recording)
-        if len(recording.t):
-            yield recording
+        used = cut.of(recording)
+        if used is not None:
+            yield used
     if not done:
         raise DataError(sheet.source, "holds no rows; record some motion")
     cut.require_rows(sheet.source)
@@ -216,8 +216,8 @@ class _TimeCut:
         self._last = 0.0
         self._rows = 0
 
-    def of(self, recording: Recording) -> Recording:
-        """Return the rows of the next piece that are used."""
+    def of(self, recording: Recording) -> Recording | None:
+        """Return the rows of the next piece that are used, None if none is."""
         if self._start is None and self._end is None:
             self._rows += len(recording.t)
             return recording
@@ -233,7 +233,7 @@ class _TimeCut:
         if self._end is not None:
             inside &= since < self._end
         self._rows += int(inside.sum())
-        return recording.rows(inside)
+        return recording.rows(inside) if inside.any() else None
 
     def require_rows(self, source: str) -> None:
         """Refuse a cut that leaves nothing."""
