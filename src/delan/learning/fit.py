@@ -147,7 +147,7 @@ class Fit:
             f"{verdict.decision}: {verdict.model}, nMSE {verdict.error:.3g} on {verdict.judged_on} "
             f"motion (a constant torque: {verdict.constant:.3g})"
         ]
-        lines += [f"  doubt: {doubt}" for doubt in verdict.doubts]
+        lines += [f"  doubt: {doubt.kind}" for doubt in verdict.doubts]
         for entry in self.entries:
             lines.append(f"  {entry.name}: {entry.validation.torque.nmse_mean:.3g}")
         return "\n".join(lines)
