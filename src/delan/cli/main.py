@@ -15,6 +15,7 @@ from . import (  # noqa: F401
     references_command,
     reproduce_command,
     run,
+    simulate_command,
     view_command,
 )
 from .app import app
