@@ -261,3 +261,14 @@ def test_a_torch_file_runs_no_code(tmp_path, capsys):
     with pytest.raises(DataError, match="holds no tensors"):
         read_log(path)
     assert "code" not in capsys.readouterr().out
+
+
+def test_columns_of_a_file_without_a_header_are_named_by_it(tmp_path):
+    data = motion()
+    np.savetxt(tmp_path / "a.txt", np.column_stack([data["t"], data["q"]]))
+    np.savetxt(tmp_path / "b.txt", np.column_stack([data["tau"], data["qd"]]))
+    options = LogOptions(
+        join=("b.txt",),
+        map={"t": "a.column1", "q": "a[1-3]", "tau": "b.column{1-3}", "qd": "b[3-5]"},
+    )
+    same(read_log(tmp_path / "a.txt", options), data)

@@ -6,7 +6,7 @@ how the original was read, so that this needs to be understood only once.
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import IO, Any, Literal, get_args
+from typing import IO, Any, Literal, cast, get_args
 
 import numpy as np
 
@@ -49,7 +49,9 @@ def joints_of(sheet: Sheet, dof: int) -> Joints | None:
 def torque_source_of(sheet: Sheet, source: TorqueSource) -> TorqueSource:
     """Return where the torques of a converted log came from, else `source`."""
     stored = (sheet.provenance or {}).get("torque_source")
-    return stored if stored in get_args(TorqueSource) else source
+    if stored in get_args(TorqueSource):
+        return cast(TorqueSource, stored)
+    return source
 
 
 def write_converted(

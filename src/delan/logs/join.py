@@ -234,13 +234,17 @@ def _named_apart(members: Sequence[Member], options: LogOptions) -> list[Member]
         count.update(names)
     named = []
     for number, (member, names) in enumerate(zip(members, own_names, strict=True)):
-        time = member.stamps.column if member.stamps is not None and not number else None
+        plain = {member.name}  # a file without a header is an array of its own name
+        if member.stamps is not None and not number:
+            plain.add(str(member.stamps.column))
         prefix = f"{member.name}."
         by_file = any(name.startswith(prefix) for name in options.mapped_names)
-        apart = {}
+        apart: dict[str, str] = {}
         for name in names:
-            # The log keeps its own names; those of files without a header are their columns'.
-            alone = name in (time, member.name) or (count[name] == 1 or not number)
-            apart[name if alone and not by_file else prefix + name] = name
+            shared = count[name] > 1 and number > 0  # the log keeps its own names
+            if name in plain or not (by_file or shared):
+                apart[name] = name
+            else:
+                apart[prefix + name] = name
         named.append(replace(member, names=apart))
     return named

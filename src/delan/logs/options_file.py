@@ -9,6 +9,7 @@ import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, replace
+from os.path import isfile  # unlike that of a Path, false for names that no file can have
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,7 @@ def _with_tuples(value: Any) -> Any:
 def stored_options(log: Path) -> tuple[LogOptions, Path] | None:
     """Return the options in the file beside a log, and the file; None if there is none."""
     for path in (options_path(log), log.parent / FOLDER_FILE):
-        if path.is_file() and path != log:
+        if isfile(path) and path != log:
             return options_of(_read(path), str(path)), path
     return None
 

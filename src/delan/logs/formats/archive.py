@@ -50,10 +50,11 @@ def read_sheets(path: Path, options: LogOptions, gaps: bool) -> list[Sheet]:
             problem = f"holds {len(members)} files; expected {NPZ_FORM}"
             raise DataError(source, problem)
         module = _other_reader(members)
+        content = None
         if module is None:
             content = _Arrays(source, archive, PromisedSize(path))
-    if module is not None:
-        return import_module(module, __package__).read_sheets(path, options, gaps)
+    if module is not None or content is None:
+        return import_module(str(module), __package__).read_sheets(path, options, gaps)
     shapes = time_first(content.shapes)
     fields = {name: Field(shape=shape) for name, shape in shapes.items()}
     whole = Sheet(
