@@ -305,6 +305,7 @@ class TrainingResult:
         selection: with `friction="auto"`, the terms in the order they were tried.
         misfit: for a chain, whether its residual on the validation motion is noise or structure.
         settled: whether the training came to its own end, not to that of its time.
+        others: arms that a search met and that explain the training motion as well.
     """
 
     model: Model
@@ -323,6 +324,7 @@ class TrainingResult:
     selection: tuple[SelectionStep, ...] = ()
     misfit: Misfit | None = None
     settled: bool = True
+    others: tuple[Model, ...] = ()
 
     @property
     def error(self) -> float:
@@ -346,7 +348,7 @@ class TrainingResult:
             "scores": {"validation": self.validation.as_dict()},
             "seed": list(self.seed),
             "fit": {
-                "settings": asdict(self.settings),
+                "settings": self.settings.described(),
                 "optimizer": self.optimizer,
                 "reason": self.reason,
                 "seconds": self.seconds,

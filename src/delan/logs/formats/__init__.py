@@ -57,6 +57,9 @@ _DATA_SET_FILE = "meta/info.json"
 TEXT_SUFFIXES = {".csv", ".tsv", ".txt", ".dat", ".log", ".jsonl", ".ndjson"}
 JSON_SUFFIX = ".json"
 
+# A model file of ours after its first 8 bytes, which hold the length of its header.
+_MODEL = b'{"__metadata__":{"delan":'
+
 PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
 
 # End of the name of the index in a torch file, which is a zip archive like an npz file.
@@ -134,8 +137,12 @@ def open_log(path: Path, options: LogOptions, *, gaps: bool = False) -> list[She
     """Return the sheets of a log; `gaps` reads empty cells of a table as NaN, not as an error."""
     module = _module_of(path)
     if module is None:
-        if not _head(path):
+        head = _head(path)
+        if not head:
             raise DataError(str(path), f"the file is empty; {KNOWN_FORMS}")
+        if head.startswith(_MODEL, 8):
+            problem = f"is a model file, not a log (`delan describe` shows it); {KNOWN_FORMS}"
+            raise DataError(str(path), problem)
         module = ".text_table"
     return import_module(module, __package__).read_sheets(path, options, gaps)
 
