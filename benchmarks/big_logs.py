@@ -1,13 +1,13 @@
 """Memory and time that `delan check` and the first half of `delan fit` need for a log of 2 GB.
 
-    python -m benchmarks.big_logs [--gigabytes 2] [--seconds 60] [folder] [file]
+    python -m benchmarks.big_logs [--gigabytes 2] [--seconds 60] [folder] [file] [joined]
 
 A simulated WAM with friction and noise on all channels is logged at 500 Hz: `folder` is many files
-of some minutes each, half of the bytes CSV, half npz; `file` is one npz file. Child processes read
-the whole log (`read_log`), check it (`delan check`), and read and prepare it as `delan fit` does:
-check, choice of the cut-off within the given seconds, samples. Peak memory is the child's
-(`ru_maxrss`). Samples are missing near the end of the log, and the check must find that. Writes to
-`benchmarks/results`.
+of some minutes each, half of the bytes CSV, half npz; `file` is one npz file; `joined` is two, read
+side by side (`--join`). Child processes read the whole log (`read_log`), check it (`delan check`),
+and read and prepare it as `delan fit` does: check, choice of the cut-off within the given seconds,
+samples. Peak memory is the child's (`ru_maxrss`). Samples are missing near the end of the log, and
+the check must find that. Writes to `benchmarks/results`.
 """
 
 import argparse
@@ -26,6 +26,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from delan.logs.options_file import options_path
 from delan.models.rigid_body import RigidBody
 from delan.motions.cosines import cosines
 from delan.robots.arms import WAM7
@@ -137,7 +138,25 @@ def write_file(path: Path, size: float) -> Path:
     return file
 
 
-LOGS: dict[str, Callable[[Path, float], Path]] = {"folder": write_folder, "file": write_file}
+def write_joined(folder: Path, size: float) -> Path:
+    """Write torques and motion as two files, with the option that joins them beside the first."""
+    whole = write_file(folder, size)
+    folder.mkdir()
+    with np.load(whole) as columns:
+        np.savez(folder / "torques.npz", tau=columns["tau"])
+        motion: Rows = {name: columns[name] for name in ("t", "q", "qd", "trajectory")}
+        np.savez(folder / "motion.npz", **motion)
+    whole.unlink()
+    log = folder / "motion.npz"
+    options_path(log).write_text('join = ["torques.npz"]\n')
+    return log
+
+
+LOGS: dict[str, Callable[[Path, float], Path]] = {
+    "folder": write_folder,
+    "file": write_file,
+    "joined": write_joined,
+}
 
 
 def _written(name: str, path: Path, size: float) -> Path:
@@ -185,6 +204,8 @@ def measure(step: str, log: Path, seconds: float) -> dict[str, Any]:
 def _measured(name: str, log: Path, seconds: float) -> dict[str, Any]:
     """Measure every step for one log."""
     files = list(log.iterdir()) if log.is_dir() else [log]
+    if name == "joined":
+        files = list(log.parent.iterdir())
     results: dict[str, Any] = {
         "bytes": sum(file.stat().st_size for file in files),
         "files": len(files),

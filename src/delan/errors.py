@@ -64,6 +64,7 @@ class DataError(DelanError, ValueError):
 
     Attributes:
         source: file or object that the data came from.
+        problem: what is wrong, and what to do.
         column: name of the invalid column, such as `q1`, or None.
         row: number of the first invalid row, counted from 0 without the header, or None.
     """
@@ -72,6 +73,7 @@ class DataError(DelanError, ValueError):
         self, source: str, problem: str, *, column: str | None = None, row: int | None = None
     ):
         self.source = source
+        self.problem = problem
         self.column = column
         self.row = row
         where = [source]

@@ -13,6 +13,10 @@ from .errors import DataError, SettingsError
 # end stop, so its position is only known modulo a full turn.
 JointKind = Literal["revolute", "continuous", "prismatic"]
 
+# Where the torques of a recording come from: measured by the robot, measured currents times a gain,
+# or computed from the commands and gains of its drives.
+TorqueSource = Literal["logged", "currents", "commands"]
+
 # Torque components a recording may carry as ground truth, in the order of eq. 4 of Lutter et al.
 # 2019.
 COMPONENTS = ("inertial", "coriolis", "gravity")
@@ -278,6 +282,7 @@ class Recording:
     `trajectory` labels the rows. Time increases inside each trajectory and may restart in the next.
     `truth` may hold torque components known from a simulation (keys of `COMPONENTS`).
     `excerpt` says which rows of a larger log these are; None means all of them.
+    `torque_source` says where the torques come from.
     """
 
     t: Float[np.ndarray, " time"]
@@ -290,6 +295,7 @@ class Recording:
     joints: Joints
     source: str = "recording"
     excerpt: Excerpt | None = None
+    torque_source: TorqueSource = "logged"
 
     def __post_init__(self) -> None:
         _require_shapes(self)

@@ -15,8 +15,10 @@ from delan.logs.reading import read_log
 from tests.hostile import models
 from tests.hostile.trial import Outcome, command
 from tests.logs.test_damaged_logs import damaged
-from tests.support.log_writers import WRITERS
+from tests.support.log_writers import PACKED_WRITERS, WRITERS
 
+# Every form of a log.
+FORMS = WRITERS | PACKED_WRITERS
 # Share of the logs that are drawn, which takes a second.
 SHOWN = 0.02
 # Values that stand where others were, and what is done with times.
@@ -94,7 +96,7 @@ class Trial:
         rng = np.random.default_rng([seed, number])
         changed = None
         while changed is None:
-            form = list(WRITERS)[rng.integers(len(WRITERS))]
+            form = list(FORMS)[rng.integers(len(FORMS))]
             changed = self._changed(form, rng)
         content, how = changed
         self._log.write_bytes(content)
@@ -112,7 +114,7 @@ class Trial:
                     changed_values(data, rng)
             path = self._folder / "original"
             try:
-                content = WRITERS[form](path, data).read_bytes()
+                content = FORMS[form](path, data).read_bytes()
             except Exception:  # whatever the libraries raise that write the formats
                 return None
         path.unlink(missing_ok=True)

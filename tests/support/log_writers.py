@@ -1,15 +1,28 @@
 """Logs in every form, written by libraries that are not ours: `read_log` must read them back."""
 
+import bz2
+import collections
 import csv
-from collections.abc import Callable, Mapping, Sequence
+import gzip
+import io
+import json
+import pickle
+import sys
+import types
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import h5py
 import numpy as np
 import pyarrow
 import pyarrow.parquet
 import scipy.io
+import zstandard
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
 
@@ -193,6 +206,93 @@ def write_db3(path: Path, data: dict[str, np.ndarray]) -> Path:
     return next(folder.glob("*.db3")).rename(path)
 
 
+def write_json(path: Path, data: dict[str, np.ndarray]) -> Path:
+    """Records inside an object with other values, as many tools write them."""
+    path.write_text(json.dumps({"robot": "arm", "mass": 0.5, "entries": _records(data)}))
+    return path
+
+
+def write_json_lines(path: Path, data: dict[str, np.ndarray]) -> Path:
+    path.write_text("\n".join(map(json.dumps, _records(data))) + "\n")
+    return path
+
+
+def _records(data: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+    rows = zip(*(values.tolist() for values in data.values()), strict=True)
+    return [dict(zip(data, row, strict=True)) for row in rows]
+
+
+def write_torch(path: Path, data: dict[str, np.ndarray]) -> Path:
+    """As `torch.save` does: a zip archive of storages, and an index by pickle with their views."""
+
+    class Pickler(pickle.Pickler):
+        def persistent_id(self, obj: Any) -> Any:
+            if isinstance(obj, np.ndarray):
+                key = next(key for key, kept in enumerate(storages) if kept is obj)
+                return ("storage", torch_name("torch", "DoubleStorage"), str(key), "cpu", obj.size)
+            return None
+
+    storages = [np.ascontiguousarray(values, dtype="<f8") for values in data.values()]
+    index = io.BytesIO()
+    tensors = {name: _Tensor(kept) for name, kept in zip(data, storages, strict=True)}
+    with torch_names():
+        Pickler(index, protocol=2).dump(tensors)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("log/data.pkl", index.getvalue())
+        archive.writestr("log/byteorder", "little")
+        for key, kept in enumerate(storages):
+            archive.writestr(f"log/data/{key}", kept.tobytes())
+        archive.writestr("log/version", "3\n")
+    return path
+
+
+class _Tensor:
+    """Stands for a tensor: its pickle is the call that `torch` writes."""
+
+    def __init__(self, values: np.ndarray):
+        self.values = values
+
+    def __reduce__(self) -> Any:
+        strides = tuple(stride // 8 for stride in self.values.strides)
+        hooks = collections.OrderedDict()
+        arguments = (self.values, 0, self.values.shape, strides, False, hooks)
+        return torch_name("torch._utils", "_rebuild_tensor_v2"), arguments
+
+
+def torch_name(module: str, name: str) -> Any:
+    return getattr(sys.modules[module], name)
+
+
+@contextmanager
+def torch_names() -> Iterator[None]:
+    """Modules with the names that a torch file has; pickle writes only names that it can import."""
+    made = {}
+    for module, name in (("torch", "DoubleStorage"), ("torch._utils", "_rebuild_tensor_v2")):
+        made[module] = types.ModuleType(module)
+        stand_in = type(name, (), {"__module__": module})
+        setattr(made[module], name, stand_in)
+    with mock.patch.dict(sys.modules, made):
+        yield
+
+
+def write_packed(path: Path, data: dict[str, np.ndarray], pack: Callable[[bytes], bytes]) -> Path:
+    path.write_bytes(pack(write_csv(path, data).read_bytes()))
+    return path
+
+
+def write_zip(path: Path, data: dict[str, np.ndarray]) -> Path:
+    text = write_csv(path, data).read_bytes()
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("readme", "no log")
+        archive.writestr("runs/arm.csv", text)
+    return path
+
+
+def write_parquet_gzip(path: Path, data: dict[str, np.ndarray]) -> Path:
+    path.write_bytes(gzip.compress(write_parquet(path, data).read_bytes()))
+    return path
+
+
 WRITERS: dict[str, Callable[[Path, dict[str, np.ndarray]], Path]] = {
     "csv": write_csv,
     "parquet": write_parquet,
@@ -204,4 +304,16 @@ WRITERS: dict[str, Callable[[Path, dict[str, np.ndarray]], Path]] = {
     "hdf5": write_hdf5,
     "mcap": write_mcap,
     "sqlite": write_db3,
+    "json": write_json,
+    "json lines": write_json_lines,
+    "torch": write_torch,
+}
+
+# Logs inside other files.
+PACKED_WRITERS: dict[str, Callable[[Path, dict[str, np.ndarray]], Path]] = {
+    "gzip": partial(write_packed, pack=gzip.compress),
+    "bzip2": partial(write_packed, pack=bz2.compress),
+    "zstd": partial(write_packed, pack=zstandard.compress),
+    "zip": write_zip,
+    "parquet in gzip": write_parquet_gzip,
 }

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..errors import DataError, DelanError, UnreadableLogsError
-from .app import app, json_flag, judging_command, require_picture, write_picture
+from .app import app, json_flag, judging_command, require_picture, say, write_picture
 from .log_options import LogsArgument, described_robot, name_of, takes_log_options
 
 if TYPE_CHECKING:
@@ -36,17 +36,40 @@ def check(
     plot: Annotated[
         Path | None, typer.Option(help="Picture of every joint to write: png, svg or pdf.")
     ] = None,
+    save: Annotated[
+        bool,
+        typer.Option(
+            "--save",
+            help="Keep the options of the log in LOG.toml beside it, where every command reads "
+            "them.",
+        ),
+    ] = False,
+    ask: Annotated[
+        bool,
+        typer.Option("--ask", help="On a terminal: ask for what is not understood of the log."),
+    ] = False,
     as_json: Annotated[bool, json_flag("the findings")] = False,
     *,
     log_options: Any,
 ) -> None:
     """Say what is wrong with a log, where, why it matters and what to do.
 
+    A log that is not understood is shown with its columns and the best guess at what they mean.
     Exit code 0 without errors (warnings are none), 1 if the log has errors, 2 if it could not be
     read.
     """
+    from .unknown_log import asked_options, explain
+
     require_picture(plot)
-    recording, findings = check_log(log, log_options, urdf)
+    if ask:
+        log_options = asked_options(log, log_options)
+    try:
+        recording, findings = check_log(log, log_options, urdf)
+    except DataError as error:
+        explain(error, log, log_options, as_json=as_json)
+        raise
+    if save:
+        _save_options(log, log_options)
     if plot is not None:
         from ..report.check_picture import draw_check
 
@@ -59,6 +82,22 @@ def check(
             typer.echo(f"Picture: {plot}")
     if _count(findings, "error"):
         raise typer.Exit(1)
+
+
+def _save_options(logs: Sequence[Path], options: "LogOptions") -> None:
+    """Keep the options with which each log was understood in a file beside it."""
+    from ..logs.options_file import options_path, plain_options, toml_text, with_stored
+    from ..storage import write_whole
+
+    for log in logs:
+        kept = with_stored(log, options)
+        path = options_path(log)
+        if not plain_options(kept):
+            say(f"{log.name} needs no options; nothing to save")
+            continue
+        text = toml_text(kept, f"How {log.name} is read; options that are typed count more.")
+        write_whole(path, lambda file, text=text: file.write(text.encode()))
+        say(f"{path}: the options of {log.name}, read by every command")
 
 
 def check_log(
@@ -128,6 +167,7 @@ def as_dict(
         "logs": list(map(str, logs)),
         "rows": rows,
         "joints": list(recording.joints.names),
+        "torque_source": recording.torque_source,
         "findings": [finding.as_dict() for finding in findings],
         "errors": _count(findings, "error"),
         "warnings": _count(findings, "warning"),

@@ -358,6 +358,7 @@ def _fitted(request: FitRequest, log_options: "LogOptions") -> tuple["FitReport"
         versions=versions("delan", "jax", "equinox", "numpy"),
         command=shlex.join(["delan", *sys.argv[1:]]),
         sketch=sketch(recording),
+        torque_source=recording.torque_source,
     )
     return report, log_options
 

@@ -22,8 +22,9 @@ from ..learning.uncertainty import coverage
 from ..logs.doctor.finding import Finding
 from ..logs.excerpts import share_known, sketch
 from ..logs.options import LogOptions
+from ..logs.options_file import plain_options, with_stored
 from ..logs.preparation import prepare
-from ..logs.reading import read_log, stream_log
+from ..logs.reading import log_files, read_log, stream_log
 from ..models.dynamics import require_same_joints
 from ..report.fit_page import write_page
 from ..report.fit_report import NAMES, FitReport, free_joints, verdict_text
@@ -74,10 +75,12 @@ def _require_unseen(test: Path, known: Mapping[str, Any], recording: Recording) 
 
 def write_outcome(request: FitRequest, log_options: LogOptions, report: FitReport) -> None:
     """Write the model, score it on the test log, write the page and print the outcome."""
-    _save(request, report)  # before the test log is read, whose faults must not cost the model
+    _save(
+        request, log_options, report
+    )  # before the test log is read, whose faults must not cost the model
     if request.test is not None:
         report = _with_test(request.test, request, log_options, report)
-        _save(request, report)
+        _save(request, log_options, report)
     if report.trusted is not None:
         report = replace(report, coverage=coverage(report.trusted, report.unseen))
     report = replace(report, motion_file=_write_motion(request, report.fit))
@@ -91,14 +94,17 @@ def write_outcome(request: FitRequest, log_options: LogOptions, report: FitRepor
         say_if_useless(report.verdict.error)
 
 
-def _save(request: FitRequest, report: FitReport) -> None:
+def _save(request: FitRequest, log_options: LogOptions, report: FitReport) -> None:
     """Write the chosen model with the history of its making."""
+    options = with_stored(log_files(request.log[0])[0], log_options)
     entry = report.chosen
     provenance = report.fit.provenance()
     if entry.name in report.test_scores:
         provenance["scores"]["test"] = report.test_scores[entry.name].as_dict()
     provenance |= {
         "log": report.log,
+        "log_options": plain_options(options),
+        "torque_source": report.torque_source,
         "sketch": dict(report.sketch),
         "models": _models(report),
         "decision": report.verdict.decision,

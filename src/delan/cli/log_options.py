@@ -3,15 +3,17 @@
 A command reads a log by its options alone, for a model file, or with the URDF of the robot.
 """
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from ..errors import ModelError, ModelFileError, SettingsError
-from .app import option, say_if_excerpt, takes
+from .app import option, say, say_if_excerpt, takes
 
 if TYPE_CHECKING:
     from ..joints import Dataset, Joints, Recording
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
     from ..logs.preparation import PreparationSettings
     from ..storage import StoredModel
 
-LOG_FORMS = "CSV, Parquet, npz, MAT, HDF5 or a ROS 2 bag"
+LOG_FORMS = "CSV, JSON, Parquet, npz, MAT, HDF5, torch, ROS 2 bag or LeRobot data set"
+# What a number of an option may be multiplied by.
+_UNITS = {None: 1.0, "pi": math.pi, "deg": math.pi / 180}
 # Memory for the values of a log, unless another size is given [MB].
 MEMORY = 200.0
 
@@ -40,14 +44,55 @@ class TypedLogOptions:
         None,
         "--map",
         metavar="Q=COLUMNS",
-        help="Columns of t, q, qd, qdd, tau, current or trajectory: --map 'q=joint_pos_{}', "
-        "--map 'tau=column{9-15}', --map q=a,b,c or the name of an array. May be repeated.",
+        help="Columns of t, q, qd, qdd, tau, current, trajectory or the commands q_des, qd_des, "
+        "tau_des, kp, kd: --map 'q=joint_pos_{}', --map 'tau=column{9-15}', --map q=a,b,c, the "
+        "name of an array, or 'q=link.pos[0-2],motor.pos[3-5]'. May be repeated.",
+    )
+    join: list[str] | None = option(
+        None,
+        metavar="FILE",
+        help="File whose columns lie beside those of LOG, row by row, or by time if both have "
+        "times. {} stands for what its name shares with LOG's. May be repeated.",
+    )
+    join_by: Literal["auto", "row", "time"] = option(
+        "auto", help="How the rows of joined files belong together."
+    )
+    columns: int | None = option(
+        None,
+        metavar="N",
+        help="Numbers in a row of text without a header whose rows are spread over several lines.",
     )
     degrees: bool = option(False, "--degrees", help="Positions and their rates are in degrees.")
+    scale: list[str] | None = option(
+        None,
+        metavar="Q:K,…",
+        help="Factors of q, qd, qdd, tau, q_des, qd_des or tau_des, such as q:2pi/4096 or "
+        "q:deg,deg,1: one for all joints, or one for each. May be repeated.",
+    )
+    offset: list[str] | None = option(
+        None,
+        metavar="Q:X,…",
+        help="What is added to such a quantity, after its factors. May be repeated.",
+    )
     gain: str | None = option(
         None,
         metavar="K,…",
         help="Torque per current in N m/A: one number for all joints, or one for each.",
+    )
+    kp: str | None = option(
+        None,
+        metavar="K,…",
+        help="Gains of position loops in N m/rad: the torque is kp (q_des − q) + kd (qd_des − qd) "
+        "+ tau_des.",
+    )
+    kd: str | None = option(
+        None, metavar="K,…", help="Gains of the velocities in these loops, in N m s/rad."
+    )
+    transmission: str | None = option(
+        None,
+        metavar="T",
+        help="The log is of motors, q_motor = T q_joint: gear ratios 50,50,80, a matrix "
+        "'50,0;50,80', or a file with one.",
     )
     flip: list[str] | None = option(
         None,
@@ -72,6 +117,12 @@ class TypedLogOptions:
     rate: float | None = option(
         None, metavar="HZ", help="Sampling rate, for a log without time stamps."
     )
+    from_: float | None = option(
+        None, "--from", metavar="S", help="First row to use, in seconds since that of its file."
+    )
+    to: float | None = option(
+        None, metavar="S", help="First row not to use any more, in seconds since the first row."
+    )
     memory: float = option(
         MEMORY,
         metavar="MB",
@@ -89,10 +140,17 @@ def read_options(**options: Any) -> "LogOptions":
         "map": dict(_pair("--map", text, "=", "q=joint_pos_{}") for text in typed.map_ or ()),
         "flip": dict(_flip(text) for text in typed.flip or ()),
     }
-    for name in ("degrees", "time_scale", "rate", "memory"):
+    for name in ("join_by", "columns", "degrees", "time_scale", "rate", "memory"):
         given[name] = getattr(typed, name)
-    if typed.gain is not None:
-        given["gain"] = _gains(typed.gain)
+    given |= {"start": typed.from_, "end": typed.to, "join": tuple(typed.join or ())}
+    for name in ("gain", "kp", "kd"):
+        if getattr(typed, name) is not None:
+            given[name] = _numbers(f"--{name}", getattr(typed, name))
+    for name in ("scale", "offset"):
+        texts = getattr(typed, name) or ()
+        given[name] = dict(_factors(f"--{name}", text) for text in texts)
+    if typed.transmission is not None:
+        given["transmission"] = _transmission(typed.transmission)
     if typed.joints is not None:
         given["joints"] = _joints(typed.joints)
     if typed.sliding is not None:
@@ -117,13 +175,55 @@ def _pair(option: str, text: str, sign: str, example: str) -> tuple[str, str]:
     return left.strip(), right.strip()
 
 
-def _gains(text: str) -> tuple[float, ...]:
+def _numbers(option: str, text: str) -> tuple[float, ...]:
     try:
-        return tuple(map(float, text.split(",")))
+        return tuple(map(_number, text.split(",")))
     except ValueError:
         raise SettingsError(
-            f"--gain is one number or one a joint, such as 0.11,0.11,0.07, got {text!r}"
+            f"{option} is one number or one a joint, such as 0.11,0.11,0.07, got {text!r}"
         ) from None
+
+
+def _number(text: str) -> float:
+    """Return a number, or a quotient with pi and deg (π/180), such as 2pi/4096."""
+    factors = []
+    for part in text.strip().split("/"):
+        match = re.fullmatch(r"([^a-z]*(?:e[+-]?\d+)?)\*?(pi|deg)?", part.strip())
+        if match is None or not match[0]:
+            raise ValueError(text)
+        number = match[1] if match[1] not in ("", "-", "+") else f"{match[1]}1"
+        factors.append(float(number) * _UNITS[match[2]])
+    value = factors[0]
+    for divisor in factors[1:]:
+        if not divisor:
+            raise ValueError(text)
+        value /= divisor
+    return value
+
+
+def _factors(option: str, text: str) -> tuple[str, tuple[float, ...]]:
+    quantity, numbers = _pair(option, text, ":", "q:0.001,0.001,0.002")
+    return quantity, _numbers(option, numbers)
+
+
+def _transmission(text: str) -> tuple[tuple[float, ...], ...]:
+    """Read gear ratios or a matrix, as typed or in a file."""
+    path = Path(text)
+    rows = text.split(";")
+    if not re.match(r"[\s\d+\-.]", text) or path.suffix in (".txt", ".csv"):
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError, ValueError):
+            raise SettingsError(
+                f"--transmission: there is no readable file {text}; give a file with one row of "
+                "numbers per motor, or the matrix itself, such as '50,0;50,80'"
+            ) from None
+        rows = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    matrix = []
+    for row in rows:
+        cells = re.split(r"[,;\s]+", row.strip().strip(",;"))
+        matrix.append(_numbers("--transmission", ",".join(cells)))
+    return tuple(matrix)
 
 
 def _flip(text: str) -> tuple[str, Any]:
@@ -156,17 +256,37 @@ def read_for_model(
 ) -> tuple["Recording", "Dataset"]:
     """Read logs to judge the model of a file; also prepared as its own log was.
 
-    Accelerations that are in the log are used as they are.
+    Accelerations that are in the log are used as they are. Options of the log that the model was
+    learned from count where none are given, none lie beside the log, and delan did not write it.
     """
     from ..logs.preparation import PreparationSettings, prepare
     from ..logs.reading import read_log
 
+    options = _remembered(model, stored, logs, options)
     recording = with_kinds_of(stored.model.joints, read_log(list(logs), options))
     say_if_excerpt(recording, name_of(logs))
     settings = PreparationSettings()
     if recording.qdd is None:
         settings = _preparation_of(model, stored.header)
     return recording, prepare(recording, settings)
+
+
+def _remembered(
+    model: Path, stored: "StoredModel", logs: Sequence[Path], options: "LogOptions"
+) -> "LogOptions":
+    from ..logs.option_words import typed_options
+    from ..logs.options_file import merged, options_of, plain_options, stored_options
+    from ..logs.reading import is_converted, log_files
+
+    kept = stored.header.get("log_options")
+    if not kept or plain_options(options) or is_converted(list(logs)):
+        return options
+    for log in logs:
+        if any(stored_options(file) is not None for file in log_files(log)):
+            return options
+    known = options_of(kept, f"{model}, log_options")
+    say(f"{name_of(logs)} is read as the log of the fit was: {typed_options(known)}")
+    return merged(known, options)
 
 
 def with_kinds_of(joints: "Joints", recording: "Recording") -> "Recording":

@@ -3,6 +3,7 @@
 # Each command adds itself to the app when its module is imported.
 from . import (  # noqa: F401
     check_command,
+    convert_command,
     demo_command,
     describe_command,
     evaluate_command,

@@ -2,6 +2,8 @@
 
 import json
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,11 +11,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from ..errors import SettingsError
+from ..errors import DataError, SettingsError
 from .app import JsonOption, ModelArgument, app, command, plain, say, say_if_excerpt
 from .log_options import name_of, takes_log_options, with_kinds_of
 
 if TYPE_CHECKING:
+    from ..joints import Recording
+    from ..logs.options import LogOptions
     from ..robots.robot import Gains
     from ..simulation.replay import LogReplay
 
@@ -29,18 +33,6 @@ def simulate(
             "--log", help="Log of motion that the model was not trained on; may be repeated."
         ),
     ],
-    kp: Annotated[
-        str | None,
-        typer.Option(
-            metavar="K,…",
-            help="Stiffness of the log's controller, for a closed loop: one number for all joints "
-            "or one for each [N m/rad or N/m].",
-        ),
-    ] = None,
-    kd: Annotated[
-        str | None,
-        typer.Option(metavar="K,…", help="Damping of the log's controller [N m s/rad or N s/m]."),
-    ] = None,
     urdf: Annotated[
         Path | None, typer.Option(help="URDF of the robot, replayed beside the model.")
     ] = None,
@@ -60,16 +52,15 @@ def simulate(
     is told after 0.1, 0.5, 1 and 2 s, also relative to a robot that holds its speed. With --kp and
     --kd, the controller of the log drives it over the whole log.
     """
-    from ..logs.reading import read_log
     from ..simulation.replay import ReplaySettings, replay
     from ..storage import read_model
 
     began = time.perf_counter()
     learned = read_model(model).model
-    recording = with_kinds_of(learned.joints, read_log(list(log), log_options))
+    recording = with_kinds_of(learned.joints, _recording(log, log_options))
     say_if_excerpt(recording, name_of(log))
     settings = ReplaySettings(windows=windows)
-    gains = _gains(kp, kd, learned.joints.dof)
+    gains = _gains(log_options, learned.joints.dof)
     say("simulating from recorded states")
     replays = {"model": replay(learned, recording, settings, gains=gains)}
     if urdf is not None:
@@ -102,28 +93,34 @@ def simulate(
         _show(each, f"{model.name if name == 'model' else urdf} on {name_of(log)}")
 
 
-def _gains(kp: str | None, kd: str | None, dof: int) -> "Gains | None":
+def _recording(logs: Sequence[Path], options: "LogOptions") -> "Recording":
+    """Read logs; the gains of their controller give the torques only where none are logged."""
+    from ..logs.reading import read_log
+
+    try:
+        return read_log(list(logs), replace(options, kp=None, kd=None))
+    except DataError:
+        if options.kp is None:
+            raise
+    return read_log(list(logs), options)
+
+
+def _gains(options: "LogOptions", dof: int) -> "Gains | None":
     """Return the gains that were typed; both are needed for a closed loop."""
-    if kp is None and kd is None:
+    if options.kp is None and options.kd is None:
         return None
-    if kp is None or kd is None:
+    if options.kp is None or options.kd is None:
         raise SettingsError("a closed loop needs both --kp and --kd of the log's controller")
     from ..robots.robot import Gains
 
-    return Gains(_per_joint("--kp", kp, dof), _per_joint("--kd", kd, dof))
+    return Gains(_per_joint(options.kp, dof), _per_joint(options.kd, dof))
 
 
-def _per_joint(option: str, text: str, dof: int) -> Any:
+def _per_joint(numbers: Sequence[float], dof: int) -> Any:
     import numpy as np
 
-    try:
-        numbers = [float(part) for part in text.split(",")]
-    except ValueError:
-        raise SettingsError(
-            f"{option} is one number or one a joint, such as 200,300,100, got {text!r}"
-        ) from None
     if len(numbers) == 1:
-        numbers *= dof
+        return np.full(dof, numbers[0])
     return np.array(numbers)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
+from xml.etree import ElementTree
 
 import equinox as eqx
 import jax
@@ -18,7 +19,8 @@ from ..joints import Dataset, JointLimits, Joints
 from ..models.dynamics import DynamicsModel, InverseDynamics
 from ..models.layers import ACTIVATIONS
 from ..models.networks import LagrangianNetwork
-from ..robots.robot_files import from_urdf
+from ..models.rigid_body import RigidBody
+from ..robots.robot_files import urdf_limits
 
 Score = Callable[..., Array]
 NAMES = tuple(field.name for field in fields(JointLimits))
@@ -61,17 +63,24 @@ def read_limits(path: Path, joints: Joints) -> JointLimits:
 
 
 def limits_of_urdf(path: Path, joints: Joints) -> JointLimits:
-    """Limits from a URDF, whose joints have the model's names, or else its number and order."""
-    robot = from_urdf(path, meshes=False).robot
+    """Limits from a URDF, whose joints have the model's names, or else its number and order.
+
+    The file is read as by the check of a log, which needs no meshes and no simulator.
+    """
+    known = RigidBody.from_urdf(path).joints
+    try:
+        limits = urdf_limits(ElementTree.parse(path).getroot(), known.names)
+    except SettingsError as error:
+        raise SettingsError(f"{path}: {error}") from None
     order = list(range(joints.dof))
-    if set(joints.names) <= set(robot.joints.names):
-        order = list(map(robot.joints.names.index, joints.names))
-    elif robot.joints.dof != joints.dof:
+    if set(joints.names) <= set(known.names):
+        order = list(map(known.names.index, joints.names))
+    elif known.dof != joints.dof:
         raise SettingsError(
-            f"{path}: has {robot.joints.dof} joints and the model {joints.dof}, under other names; "
+            f"{path}: has {known.dof} joints and the model {joints.dof}, under other names; "
             "give --limits"
         )
-    return _limits(path, {name: getattr(robot.limits, name)[order] for name in NAMES})
+    return _limits(path, {name: getattr(limits, name)[order] for name in NAMES})
 
 
 def _row(path: Path, name: str, given: Any, joints: Joints) -> np.ndarray:

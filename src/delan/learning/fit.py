@@ -141,6 +141,18 @@ class Fit:
             "preparation": asdict(self.preparation.settings),
         }
 
+    def __str__(self) -> str:
+        """The verdict and the errors of all models, in a few lines."""
+        verdict = self.verdict
+        lines = [
+            f"{verdict.decision}: {verdict.model}, nMSE {verdict.error:.3g} on {verdict.judged_on} "
+            f"motion (a constant torque: {verdict.constant:.3g})"
+        ]
+        lines += [f"  doubt: {doubt.kind}" for doubt in verdict.doubts]
+        for entry in self.entries:
+            lines.append(f"  {entry.name}: {entry.validation.torque.nmse_mean:.3g}")
+        return "\n".join(lines)
+
     def entry(self, name: str) -> Entry | None:
         """The entry of a model by its name, if it took part."""
         return next((entry for entry in self.entries if entry.name == name), None)

@@ -17,6 +17,8 @@ _QUANTITY_WORDS = {
     "qdd": "qdd ddq qddot acc accel acceleration accelerations thetaddot ddtheta",
     "tau": "tau taus torque torques trq effort efforts moment moments τ",
     "current": "current currents amperage amps",
+    "kp": "kp stiffness",
+    "kd": "kd damping",
     "trajectory": "trajectory traj episode",
 }
 _QUANTITY: dict[str, str] = {}
@@ -29,14 +31,22 @@ _NEUTRAL = _words(
 )
 
 # Words before the number of a joint.
-_BEFORE_NUMBER = _words("joint j axis ax a dof")
+_BEFORE_NUMBER = _words("joint j axis ax a dof motor")
+
+# Words that say that a quantity is what a drive was told, not what was measured.
+_WANTED = _words(
+    "des desired target tgt cmd cmds command commands commanded ref reference setpoint goal"
+)
+# Quantities that drives are told.
+_TOLD = ("q", "qd", "tau")
 
 # Words that say that a column is not a measured quantity of a joint.
 _OTHER_MEANING = _words(
     "des desired target tgt cmd cmds command commands commanded controller ref reference setpoint "
     "set goal d error err min max lower upper limit limits std cov var ext external contact model "
     "ff fb feedforward friction offset bias temperature voltage force tcp tool ee flange cartesian "
-    "pose x y z mean rms hat filtered raw window"
+    "pose x y z mean rms hat filtered filt raw window fric con ctrl control enable enabled status "
+    "mode"
 )
 
 _TIME_UNITS = {
@@ -151,6 +161,9 @@ def _meaning(
             units.append(other)
         elif other != "current" and other not in _NEUTRAL:
             specific.append(other)
+    if quantity in _TOLD and not _WANTED.isdisjoint(specific):
+        quantity += "_des"
+        specific = [other for other in specific if other not in _WANTED]
     if not _OTHER_MEANING.isdisjoint(specific):
         return None
     if quantity in _BESIDE:
@@ -161,7 +174,7 @@ def _meaning(
     family = word.join(map(_without_digits, around))
     if not specific:
         return ColumnName(quantity, None, family)
-    number = _joint_number(quantity, specific)
+    number = _joint_number(specific)
     if number is not None:
         return ColumnName(quantity, number, family)
     joint = _joint_name(around)
@@ -178,14 +191,12 @@ def _without_digits(text: str) -> str:
     return re.sub(r"\d+", "", text)
 
 
-def _joint_number(quantity: str, words: Sequence[str]) -> int | None:
+def _joint_number(words: Sequence[str]) -> int | None:
     """Return the number of the joint if the words are only that and what may stand before it."""
     numbers = list(filter(str.isdigit, words))
     if len(numbers) != 1 or len(numbers[0]) > 3:
         return None
     allowed = {*_BEFORE_NUMBER, numbers[0]}
-    if quantity == "current":
-        allowed.add("motor")
     return int(numbers[0]) if allowed.issuperset(words) else None
 
 
@@ -194,7 +205,9 @@ def _joint_name(around: tuple[str, str]) -> str:
     uninformative = {*_NEUTRAL, *_TIME_UNITS, *_OTHER_UNITS}
     parts = []
     for part in re.split(r"[/.:\[\]]", "/".join(around)):
-        name = part.replace(_SEAM, "").strip(" _-")
+        name = part.replace(_SEAM, "")
+        # A joint has one name in what it was told and in what was measured.
+        name = re.sub(rf"(?i)(^|[ _-])({'|'.join(_WANTED)})(?=[ _-]|$)", "", name).strip(" _-")
         if not set(_lower_words(name)) <= uninformative:
             parts.append(name)
     return "_".join(parts)

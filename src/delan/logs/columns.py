@@ -4,35 +4,17 @@ Columns are found as mapped by the user, else by the names of delan, else by com
 missing or ambiguous is refused with the option that resolves it.
 """
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, NoReturn
 
 from ..errors import DataError, SettingsError
-from ..joints import COMPONENTS, MOST_JOINTS, SHAPE_REMEDY, Joints
-from .column_names import ColumnName, parse_name, says_degrees
+from ..joints import MOST_JOINTS, SHAPE_REMEDY, Joints
+from .column_finder import ColumnFinder, Group
+from .column_refusals import JointKey, refuse_without_joint, refuse_without_joints
+from .converted_log import joints_of
 from .formats import Sheet
-from .options import QUANTITIES, REQUIRED, LogOptions
-
-# Names shown in an error.
-_MOST_NAMES = 40
-
-JointKey = int | str
-
-
-@dataclass(frozen=True)
-class Group:
-    """The columns of one quantity.
-
-    Attributes:
-        style: `whole` for one column or array of all joints, `numbered` or `named` for one column
-            per joint, `listed` for columns that were given in their order.
-        columns: name of each column by the number, name or position of its joint.
-    """
-
-    style: Literal["whole", "numbered", "named", "listed"]
-    columns: dict[JointKey, str]
+from .options import REQUIRED, LogOptions
+from .torque_columns import TorqueColumns, torque_source
 
 
 @dataclass(frozen=True)
@@ -43,7 +25,7 @@ class ColumnLayout:
         time, trajectory: their columns, None if there are none.
         unit: unit of the time in seconds, if known.
         places: columns of each quantity, one per joint, or one array of all joints.
-        degrees: quantities whose names say degrees.
+        torque: where the torques come from.
         joints: joints of the log.
     """
 
@@ -51,7 +33,7 @@ class ColumnLayout:
     unit: float | None
     trajectory: str | None
     places: Mapping[str, tuple[str, ...]]
-    degrees: frozenset[str]
+    torque: TorqueColumns
     joints: Joints = field(repr=False)
 
     @property
@@ -65,24 +47,22 @@ class ColumnLayout:
 
 def find_columns(sheet: Sheet, options: LogOptions) -> ColumnLayout:
     """Return the layout of a sheet; refuse one in which columns are missing or ambiguous."""
-    finder = _ColumnFinder(sheet, options)
+    finder = ColumnFinder(sheet, options)
     groups = finder.groups()
     if "q" not in groups:
-        _refuse_without_joints(sheet)
+        refuse_without_joints(sheet)
     time, unit = finder.time()
-    if "tau" not in groups:
-        _refuse_without(sheet, "tau")
+    torque = torque_source(sheet, options, groups)
+    groups = torque.needed(groups)
     joints = _joints(sheet, options, groups)
-    degrees = set()
-    for quantity, group in groups.items():
-        if any(map(says_degrees, group.columns.values())):
-            degrees.add(quantity)
+    places = _places(sheet, groups, joints)
+    torque.require(sheet, places)
     layout = ColumnLayout(
         time=time,
         unit=unit,
         trajectory=finder.single("trajectory"),
-        places=_places(sheet, groups, joints),
-        degrees=frozenset(degrees),
+        places=places,
+        torque=torque,
         joints=joints,
     )
     _require_shapes(sheet, layout)
@@ -92,7 +72,6 @@ def find_columns(sheet: Sheet, options: LogOptions) -> ColumnLayout:
 def _in_order(sheet: Sheet, layout: ColumnLayout, exchanged: Mapping[str, str]) -> ColumnLayout:
     """Return the layout with quantities at the columns that have each other's names."""
     places = dict(layout.places)
-    degrees = set(layout.degrees)
     for quantity, source in exchanged.items():
         if source not in layout.places:
             problem = (
@@ -101,170 +80,7 @@ def _in_order(sheet: Sheet, layout: ColumnLayout, exchanged: Mapping[str, str]) 
             )
             raise DataError(sheet.source, problem)
         places[quantity] = layout.places[source]
-        degrees.discard(quantity)
-        if source in layout.degrees:
-            degrees.add(quantity)
-    return replace(layout, places=places, degrees=frozenset(degrees))
-
-
-class _ColumnFinder:
-    """Finds the columns of each quantity in a sheet."""
-
-    def __init__(self, sheet: Sheet, options: LogOptions):
-        self._sheet = sheet
-        self._options = options
-        # The meaning of every name that has one.
-        self._parsed: dict[str, ColumnName] = {}
-        for name in sheet.fields:
-            parsed = parse_name(name)
-            if parsed is not None:
-                self._parsed[name] = parsed
-
-    def groups(self) -> dict[str, Group]:
-        """Return the columns of all quantities of joints; torques may be those of currents."""
-        groups = {}
-        for quantity in (*QUANTITIES, "current"):
-            group = self._group(quantity)
-            if group.columns:
-                groups[quantity] = group
-        current = groups.pop("current", None)
-        if current is None:
-            return groups
-        # A gain makes torques of currents unless another column is mapped to the torque.
-        options = self._options
-        unmapped = options.patterns("tau") is None or bool(options.patterns("current"))
-        if options.gain is not None and unmapped:
-            groups["tau"] = current
-        elif "tau" not in groups:
-            problem = (
-                f"holds currents ({_listed(current.columns.values())}) and no torques; "
-                "give the torque per current in N m/A, such as --gain 0.11"
-            )
-            raise DataError(self._sheet.source, problem)
-        return groups
-
-    def time(self) -> tuple[str | None, float | None]:
-        """Return the column of the time and its unit in seconds, as far as they are known."""
-        if self._options.rate is not None:
-            return None, None
-        name = self.single("t")
-        if name is None:
-            _refuse_without(self._sheet, "t")
-        unit = self._sheet.fields[name].unit
-        parsed = self._parsed.get(name)
-        if unit is None and parsed is not None and parsed.quantity == "t":
-            unit = parsed.unit
-        return name, unit
-
-    def single(self, quantity: str) -> str | None:
-        """Return the column of a quantity that all joints share."""
-        patterns = self._options.patterns(quantity)
-        if patterns is not None:
-            if len(patterns) > 1:
-                problem = (
-                    f"{quantity} is one column, but --map gives {len(patterns)}: "
-                    f"{_listed(patterns)}"
-                )
-                raise DataError(self._sheet.source, problem)
-            self._require_existing(quantity, patterns)
-            return next(iter(patterns), None)
-        if quantity in self._sheet.fields:
-            return quantity
-        names = []
-        for name, parsed in self._parsed.items():
-            if parsed.quantity == quantity and len(self._sheet.fields[name].shape) == 1:
-                names.append(name)
-        if len(names) > 1:
-            _refuse_ambiguous(self._sheet, quantity, names)
-        return next(iter(names), None)
-
-    def _group(self, quantity: str) -> Group:
-        """Return the columns of a quantity of joints, a group without columns if it has none."""
-        patterns = self._options.patterns(quantity)
-        if patterns is not None:
-            return self._mapped(quantity, patterns)
-        group = self._by_own_name(quantity)
-        if not group.columns and quantity not in COMPONENTS:
-            group = self._by_common_words(quantity)
-        return group
-
-    def _by_own_name(self, quantity: str) -> Group:
-        """Return the columns named as delan writes them: `q`, or `q0`, `q1`, …"""
-        fields = self._sheet.fields
-        arrays = self._sheet.kind == "arrays"
-        if quantity in fields and (arrays or len(fields[quantity].shape) == 2):
-            return Group("whole", {0: quantity})
-        columns: dict[JointKey, str] = {}
-        for name in fields:
-            match = re.fullmatch(rf"{quantity}(\d{{1,3}})", name)
-            if match:
-                columns[int(match[1])] = name
-        return Group("numbered", columns)
-
-    def _by_common_words(self, quantity: str) -> Group:
-        # Columns of different styles or families do not belong together.
-        groups: dict[tuple[str, str], Group] = {}
-        for name, parsed in self._parsed.items():
-            axes = len(self._sheet.fields[name].shape)
-            if parsed.quantity != quantity or axes > 2:
-                continue
-            if axes == 2 and parsed.joint is not None:
-                continue  # an array of all joints whose name says more than the quantity
-            style = _style(parsed.joint)
-            group = groups.setdefault((style, parsed.family), Group(style, {}))
-            key = parsed.joint or 0
-            if key in group.columns:
-                _refuse_ambiguous(self._sheet, quantity, [*group.columns.values(), name])
-            group.columns[key] = name
-        if len(groups) > 1:
-            names = []
-            for group in groups.values():
-                names += group.columns.values()
-            _refuse_ambiguous(self._sheet, quantity, names)
-        return next(iter(groups.values()), Group("whole", {}))
-
-    def _mapped(self, quantity: str, patterns: Sequence[str]) -> Group:
-        if len(patterns) != 1:
-            self._require_existing(quantity, patterns)
-            return Group("listed", dict(enumerate(patterns)))
-        pattern = patterns[0]
-        if "{}" not in pattern:
-            self._require_existing(quantity, patterns)
-            return Group("whole", {0: pattern})
-        before, after = map(re.escape, pattern.split("{}"))
-        named: dict[JointKey, str] = {}
-        for name in self._sheet.fields:
-            match = re.fullmatch(f"{before}(.+?){after}", name)
-            if match:
-                named[match[1]] = name
-        if not named:
-            self._refuse_pattern(quantity, pattern)
-        if not all(re.fullmatch("[0-9]{1,3}", str(joint)) for joint in named):
-            return Group("named", named)
-        numbered: dict[JointKey, str] = {int(joint): name for joint, name in named.items()}
-        if len(numbered) < len(named):
-            problem = (
-                f"--map {quantity}={pattern} matches a joint twice in {_listed(named.values())}; "
-                f"list one column per joint, such as --map {quantity}=A,B,C"
-            )
-            raise DataError(self._sheet.source, problem)
-        return Group("numbered", numbered)
-
-    def _require_existing(self, quantity: str, names: Sequence[str]) -> None:
-        for name in names:
-            if name not in self._sheet.fields:
-                self._refuse_pattern(quantity, name)
-
-    def _refuse_pattern(self, quantity: str, pattern: str) -> NoReturn:
-        names = _listed(self._sheet.fields)
-        problem = f"--map {quantity}={pattern} matches no column; it has {names}"
-        raise DataError(self._sheet.source, problem, column=quantity)
-
-
-def _style(joint: JointKey | None) -> Literal["whole", "numbered", "named"]:
-    if joint is None:
-        return "whole"
-    return "numbered" if isinstance(joint, int) else "named"
+    return replace(layout, places=places)
 
 
 def _joints(sheet: Sheet, options: LogOptions, groups: Mapping[str, Group]) -> Joints:
@@ -286,8 +102,9 @@ def _joints(sheet: Sheet, options: LogOptions, groups: Mapping[str, Group]) -> J
         dof = len(group.columns)
     else:
         dof = len(_joint_numbers(groups))
-    if sheet.joints is not None and sheet.joints.dof == dof:
-        return sheet.joints
+    named = sheet.joints or joints_of(sheet, dof)
+    if named is not None and named.dof == dof:
+        return named
     _require_few(sheet, dof)
     return Joints.revolute(dof)
 
@@ -324,7 +141,8 @@ def _places(
     first = _joint_numbers(groups).start
     places = {}
     for quantity, group in groups.items():
-        if quantity not in REQUIRED and not _belongs(sheet, group, groups["q"], joints):
+        needed = quantity in REQUIRED or quantity == "q_des"
+        if not needed and not _belongs(sheet, group, groups["q"], joints):
             continue
         if group.style == "listed" and len(group.columns) != joints.dof:
             problem = (
@@ -339,7 +157,7 @@ def _places(
             keys = range(first, first + joints.dof)
         for key in keys:
             if key not in group.columns:
-                _refuse_without_joint(sheet, quantity, group.columns, key)
+                refuse_without_joint(sheet, quantity, group.columns, key)
         places[quantity] = tuple(map(group.columns.__getitem__, keys))
     return places
 
@@ -373,77 +191,9 @@ def _require_shapes(sheet: Sheet, layout: ColumnLayout) -> None:
             expected = ("(time, dof)", (rows, dof))
             if len(names) > 1 or (dof == 1 and len(shape) == 1 and sheet.loose):
                 expected = ("(time,)", (rows,))
-            if shape != expected[1]:
+            # Commands often lack the last sample.
+            by_one = layout.torque.source == "commands" and abs(shape[0] - rows) == 1
+            if shape != expected[1] and not (by_one and shape[1:] == expected[1][1:]):
                 axes = f"{expected[0]} = {expected[1]}"
                 problem = f"expected shape {axes}, got {shape}; {SHAPE_REMEDY}"
                 raise DataError(sheet.source, problem, column=name)
-
-
-def _refuse_without_joints(sheet: Sheet) -> NoReturn:
-    """Refuse a sheet without a column that is known to be a position."""
-    if sheet.kind == "arrays":
-        _refuse_without(sheet, "q")
-    names = list(sheet.fields)
-    # Such names are given to the columns of a table without a header.
-    if names and all(re.fullmatch(r"column\d+", name) for name in names):
-        # An example that this file can have: time, then the positions, torques last.
-        joints = max(1, (len(names) - 1) // 2)
-        first_torque = len(names) - joints + 1
-        problem = (
-            f"has no header over its {len(names)} columns; map them, such as --map t=column1 "
-            f"--map 'q=column{{2-{joints + 1}}}' --map 'tau=column{{{first_torque}-{len(names)}}}'"
-        )
-        raise DataError(sheet.source, problem)
-    problem = (
-        f"no joint columns in the header ({_listed(names)}); expected {sheet.form}; "
-        "map them by --map 'q=NAME{}', or remove files that are not logs from the folder"
-    )
-    raise DataError(sheet.source, problem)
-
-
-def _refuse_without(sheet: Sheet, quantity: str) -> NoReturn:
-    """Refuse a sheet without a required quantity."""
-    arrays = sheet.kind == "arrays"
-    names = _listed(sheet.fields)
-    pattern = "NAME" if arrays or quantity == "t" else "NAME{}"
-    remedy = f"expected {sheet.form}; map it by --map '{quantity}={pattern}'"
-    if quantity == "t":
-        remedy += ", or give --rate HZ"
-    if arrays:
-        raise DataError(sheet.source, f"has no array {quantity!r}, only {names}; {remedy}")
-    problem = f"is missing; the header has {names}; {remedy}"
-    raise DataError(sheet.source, problem, column=quantity)
-
-
-def _refuse_without_joint(
-    sheet: Sheet, quantity: str, columns: Mapping[JointKey, str], joint: JointKey
-) -> NoReturn:
-    """Refuse a sheet that lacks one joint of a quantity."""
-    other, name = next(iter(columns.items()))
-    missing = str(joint).join(name.rsplit(str(other), 1))
-    problem = (
-        f"is missing; the header has {_listed(sheet.fields)}; expected {sheet.form}; "
-        f"add it, or map the columns by --map {quantity}=…"
-    )
-    if isinstance(joint, str):
-        problem = f"is missing: only {_listed(columns)} have it; choose joints by --joints"
-    if quantity not in REQUIRED:
-        problem += f"; --map {quantity}= leaves it out"
-    raise DataError(sheet.source, problem, column=missing)
-
-
-def _refuse_ambiguous(sheet: Sheet, quantity: str, names: Sequence[str]) -> NoReturn:
-    """Refuse a sheet in which several columns may be a quantity."""
-    pattern = re.sub(r"\d+(?!.*\d)", "{}", names[0])
-    problem = (
-        f"several columns may be {quantity}: {_listed(names)}; "
-        f"choose by --map '{quantity}={pattern}'"
-    )
-    raise DataError(sheet.source, problem, column=quantity)
-
-
-def _listed(names: Iterable[object]) -> str:
-    texts = list(map(str, names))
-    if len(texts) > _MOST_NAMES:
-        texts[_MOST_NAMES:] = ["…"]
-    return ", ".join(texts)

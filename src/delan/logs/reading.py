@@ -1,42 +1,27 @@
 """Reading of logs: files of any known format become recordings, whole or in bounded memory."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from os.path import isdir  # unlike those of a Path, false for names that no file can have
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from ..errors import DataError, SettingsError
-from ..joints import COMPONENTS, Joints, Recording
+from ..joints import COMPONENTS, Recording
 from .columns import ColumnLayout, find_columns
+from .conversion import conversion_of
+from .converted_log import torque_source_of
 from .excerpts import ExcerptBuilder, LogPart, copied_rows, joined_parts, single_parts
-from .formats import KNOWN_FORMS, Sheet, is_bag_folder, is_log, open_log
-from .options import QUANTITIES, LogOptions
-from .segments import require_sound, usual_step
+from .formats import JSON_SUFFIX, KNOWN_FORMS, Sheet, is_log, is_log_folder, open_log
+from .join import open_sheets
+from .options import LogOptions
+from .options_file import with_stored
+from .segments import require_sound
+from .time_stamps import time_stamps
 
 # Rows read at once: some tens of MB for a robot of seven joints.
 _ROWS = 200_000
-
-_UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
-
-# Seconds since 1970 between 2001 and 2096, when robot logs are written.
-_SINCE_1970 = (1e9, 4e9)
-
-# Ranges of the step in which only one unit gives the sampling period of a robot. Steps between the
-# ranges could be in two units, and the user is asked.
-_STEPS = (("s", 0.0, 1.0), ("ms", 1.0, 50.0), ("µs", 200.0, 5e4), ("ns", 2e5, 1e9))
-
-# Times this far from zero [s] count from an epoch; they are shifted to start at zero.
-_FAR = 1e8
-
-# Rows from which the unit and origin of the time are derived.
-_FIRST_ROWS = 1000
-
-# Quantities that change their sign together.
-_RATES = ("q", "qd", "qdd")
-_TORQUES = ("tau", *COMPONENTS)
 
 Paths = str | Path | Sequence[str | Path]
 
@@ -48,6 +33,8 @@ def read_log(paths: Paths, options: LogOptions | None = None, *, sound: bool = T
     one trajectory, or as many as its labels or groups say. Data that a fit cannot use is refused;
     with `sound=False` it is returned as it is, with NaN for empty cells of a table. Of a log larger
     than `options.memory` evenly spaced segments are returned, and `Recording.excerpt` says which.
+    Options in a file beside a log (`arm.csv.toml`, or `log.toml` for a folder) count where
+    `options` says nothing else.
     """
     options = options or LogOptions()
     builder = ExcerptBuilder(options.most_bytes)
@@ -84,16 +71,29 @@ def stream_log(
         yield part.recording
 
 
+def is_converted(paths: Paths) -> bool:
+    """Return whether all logs were written by delan, in SI units and with its own names."""
+    given = [paths] if isinstance(paths, str | Path) else list(paths)
+    for path in given:
+        for file in log_files(Path(path)):
+            if any(sheet.provenance is None for sheet in open_log(file, LogOptions())):
+                return False
+    return True
+
+
 def log_files(path: Path) -> list[Path]:
     """Return the path itself, or the logs in a folder in the order of their names."""
-    if not isdir(path) or is_bag_folder(path):
+    if not isdir(path) or is_log_folder(path):
         return [path]
     try:
         inside = sorted(path.iterdir())
     except OSError as error:
         problem = f"cannot be read: {error.strerror}; give a readable folder"
         raise DataError(str(path), problem) from None
-    logs = [file for file in inside if not file.name.startswith(".") and is_log(file)]
+    visible = [file for file in inside if not file.name.startswith(".")]
+    logs = list(filter(is_log, visible))
+    if not logs:
+        logs = [file for file in visible if file.suffix.lower() == JSON_SUFFIX]
     if not logs:
         raise DataError(str(path), f"is a folder without logs; {KNOWN_FORMS}")
     return logs
@@ -125,10 +125,11 @@ def _pieces(paths: Paths, options: LogOptions, rows: int, *, gaps: bool) -> Iter
     labels = None
     first = None
     for file in files:
-        sheets = open_log(file, options, gaps=gaps)
+        own = with_stored(file, options)
+        sheets = open_sheets(file, own, gaps=gaps)
         labels = labels or TrajectoryLabels(keep=len(files) == len(sheets) == 1)
         for sheet in sheets:
-            for piece in recordings_of(sheet, options, rows, labels):
+            for piece in recordings_of(sheet, own, rows, labels):
                 # One row has all that is compared.
                 first = first or copied_rows(piece, slice(0, 1))
                 _require_alike(first, piece)
@@ -157,26 +158,23 @@ def recordings_of(
 ) -> Iterator[Recording]:
     """Yield the recording in a sheet, at most `rows` rows at a time."""
     layout = find_columns(sheet, options)
-    conversion = _conversion(sheet.source, layout, options)
-    time = _TimeBase(sheet, layout, options)
+    conversion = conversion_of(sheet.source, layout, options)
+    stamps = time_stamps(sheet, layout.time, layout.unit, options)
+    cut = _TimeCut(options)
     labels.next_sheet()
     done = 0
     for piece in sheet.pieces(layout.wanted, rows):
-        lengths = {name: len(values) for name, values in piece.items()}
-        length = min(lengths.values())
-        if max(lengths.values()) != length:
-            short = min(lengths, key=lengths.__getitem__)
-            problem = "ends before the other columns; cut them to one length"
-            raise DataError(sheet.source, problem, column=short)
+        length = _common_length(sheet.source, layout, piece)
         if not length:
             continue
+        piece = {name: values[:length] for name, values in piece.items()}
         trajectory = np.zeros(length, dtype=int)
         if layout.trajectory is not None:
             column = piece[layout.trajectory]
             trajectory = _whole_labels(sheet.source, layout.trajectory, column, done)
         columns = conversion.columns(piece)
-        yield Recording(
-            t=time.seconds(piece, done, length),
+        recording = Recording(
+            t=stamps.seconds(piece, done, length),
             q=columns["q"],
             tau=columns["tau"],
             qd=columns.get("qd"),
@@ -185,10 +183,63 @@ def recordings_of(
             truth={name: columns[name] for name in COMPONENTS if name in columns},
             joints=conversion.joints,
             source=sheet.source,
+            torque_source=torque_source_of(sheet, layout.torque.source),
         )
         done += length
+        used = cut.of(recording)
+        if used is not None:
+            yield used
     if not done:
         raise DataError(sheet.source, "holds no rows; record some motion")
+    cut.require_rows(sheet.source)
+
+
+def _common_length(source: str, layout: ColumnLayout, piece: Mapping[str, np.ndarray]) -> int:
+    """Return the rows that all columns of a piece have; only commands may lack the last one."""
+    lengths = {name: len(values) for name, values in piece.items()}
+    length = min(lengths.values())
+    allowed = 1 if layout.torque.source == "commands" else 0
+    if max(lengths.values()) - length > allowed:
+        short = min(lengths, key=lengths.__getitem__)
+        problem = "ends before the other columns; cut them to one length"
+        raise DataError(source, problem, column=short)
+    return length
+
+
+class _TimeCut:
+    """The rows between two times, in seconds since the first row of a sheet."""
+
+    def __init__(self, options: LogOptions):
+        self._start = options.start
+        self._end = options.end
+        self._first: float | None = None
+        self._last = 0.0
+        self._rows = 0
+
+    def of(self, recording: Recording) -> Recording | None:
+        """Return the rows of the next piece that are used, None if none is."""
+        if self._start is None and self._end is None:
+            self._rows += len(recording.t)
+            return recording
+        finite = recording.t[np.isfinite(recording.t)]
+        if self._first is None and len(finite):
+            self._first = float(finite[0])
+        since = recording.t - (self._first or 0.0)
+        if len(finite):
+            self._last = float(finite[-1]) - (self._first or 0.0)
+        inside = np.ones(len(since), dtype=bool)
+        if self._start is not None:
+            inside &= since >= self._start
+        if self._end is not None:
+            inside &= since < self._end
+        self._rows += int(inside.sum())
+        return recording.rows(inside) if inside.any() else None
+
+    def require_rows(self, source: str) -> None:
+        """Refuse a cut that leaves nothing."""
+        if not self._rows:
+            problem = f"no row is between --from and --to; the log lasts {self._last:.6g} s"
+            raise DataError(source, problem)
 
 
 class TrajectoryLabels:
@@ -233,155 +284,3 @@ def _whole_labels(
         )
         raise DataError(source, problem, column=column, row=done + row)
     return labels
-
-
-class _TimeBase:
-    """Unit and origin of the time stamps of a sheet, derived from its first rows."""
-
-    def __init__(self, sheet: Sheet, layout: ColumnLayout, options: LogOptions):
-        self._source = sheet.source
-        self._column = layout.time
-        self._rate = options.rate
-        self._unit = options.time_scale or layout.unit
-        self._zero = 0
-        if self._column is None:
-            return
-        first_rows = next(iter(sheet.pieces([self._column], _FIRST_ROWS)), None)
-        if first_rows is None:
-            return
-        stamps = _whole_or_float(self._source, self._column, first_rows[self._column])
-        if self._unit is None:
-            self._unit = _unit_of(self._source, self._column, stamps)
-        finite = stamps[np.isfinite(stamps)]
-        if len(finite) and (self._unit != 1.0 or abs(float(finite[0])) * self._unit >= _FAR):
-            self._zero = finite[0]
-
-    def seconds(
-        self, piece: Mapping[str, np.ndarray], done: int, length: int
-    ) -> Float[np.ndarray, " time"]:
-        """Return the times [s] of a piece of `length` rows, before which `done` rows come."""
-        if self._column is None:
-            return np.arange(done, done + length) / float(self._rate or 1.0)
-        stamps = _whole_or_float(self._source, self._column, piece[self._column])
-        with np.errstate(over="ignore", invalid="ignore"):
-            return (stamps - self._zero).astype(np.float64) * (self._unit or 1.0)
-
-
-def _unit_of(source: str, column: str, stamps: np.ndarray) -> float:
-    """Return the unit of time stamps in seconds; refuse those whose steps fit several units."""
-    step = usual_step(stamps)
-    if not step:
-        return 1.0  # a single row, or time that does not increase, which is refused later
-    level = abs(float(np.median(stamps.astype(np.float64))))
-    for unit in _UNITS.values():
-        if _SINCE_1970[0] <= level * unit <= _SINCE_1970[1] and 1e-5 <= step * unit < 1.0:
-            return unit
-    with np.errstate(over="ignore", invalid="ignore"):
-        steps = np.diff(stamps).astype(np.float64)
-    reason = "could be in more than one unit"
-    if np.all(steps[np.isfinite(steps) & (steps > 0)] == 1.0):
-        reason = "counts the rows, or is in ms"
-    else:
-        for name, low, high in _STEPS:
-            if low <= step < high:
-                return _UNITS[name]
-    problem = (
-        f"a step of {step:.6g} {reason}; give --time-scale, the seconds in one unit "
-        "(0.001 for ms), or --rate"
-    )
-    raise DataError(source, problem, column=column)
-
-
-def _whole_or_float(source: str, column: str, values: np.ndarray) -> np.ndarray:
-    """Return values as float64, or as int64 where float64 would round them."""
-    if values.dtype.kind not in "fiu":
-        problem = (
-            f"expected real numbers, got an array of type {values.dtype}; "
-            "write it as numbers, or map another column"
-        )
-        raise DataError(source, problem, column=column)
-    if values.dtype.kind in "iu" and values.size:
-        largest = max(abs(int(values.max())), abs(int(values.min())))
-        if 2**53 <= largest < 2**62:
-            return values.astype(np.int64)
-    with np.errstate(over="ignore", invalid="ignore"):
-        return values.astype(np.float64)
-
-
-@dataclass(frozen=True)
-class _Conversion:
-    """Which joints of a sheet are used, and the factor of each quantity, per joint."""
-
-    source: str
-    layout: ColumnLayout
-    numbers: tuple[int, ...]
-    joints: Joints
-    factors: Mapping[str, np.ndarray]
-
-    def columns(self, piece: Mapping[str, np.ndarray]) -> dict[str, Float[np.ndarray, "time dof"]]:
-        """Return each quantity of the chosen joints in SI units."""
-        columns = {}
-        for quantity, names in self.layout.places.items():
-            arrays = []
-            for name in names:
-                values = _whole_or_float(self.source, name, piece[name])
-                arrays.append(values.astype(np.float64, copy=False))
-            # Columns of single joints lie side by side; an array holds all joints already.
-            table = arrays[0]
-            if table.ndim == 1:
-                table = np.stack(arrays, axis=1)
-            with np.errstate(over="ignore", invalid="ignore"):
-                columns[quantity] = table[:, self.numbers] * self.factors[quantity]
-        return columns
-
-
-def _conversion(source: str, layout: ColumnLayout, options: LogOptions) -> _Conversion:
-    numbers = list(range(layout.joints.dof))
-    if options.joints is not None:
-        numbers = _joint_numbers(source, "--joints", options.joints, layout.joints)
-    joints = layout.joints.pick(numbers)
-    if options.sliding is not None:
-        slides = _joint_numbers(source, "--sliding", options.sliding, joints)
-        kinds = list(joints.kinds)
-        for joint in slides:
-            kinds[joint] = "prismatic"
-        joints = replace(joints, kinds=tuple(kinds))
-    factors = {name: np.ones(joints.dof) for name in QUANTITIES}
-    for quantity in _RATES:
-        if options.degrees or quantity in layout.degrees:
-            factors[quantity] = np.where(joints.turning, np.pi / 180, 1.0)
-    if options.gain is not None:
-        if len(options.gain) not in (1, joints.dof):
-            problem = (
-                f"--gain gives {len(options.gain)} numbers for {joints.dof} joints; "
-                "give one number, or one per joint"
-            )
-            raise DataError(source, problem)
-        factors["tau"] = factors["tau"] * np.array(options.gain)
-    for quantity, flipped in options.flip.items():
-        chosen = numbers
-        if flipped != "all":
-            chosen = _joint_numbers(source, "--flip", flipped, layout.joints)
-        sign = np.where(np.isin(numbers, chosen), -1.0, 1.0)
-        for name in _RATES if quantity == "q" else _TORQUES:
-            factors[name] = factors[name] * sign
-    return _Conversion(source, layout, tuple(numbers), joints, factors)
-
-
-def _joint_numbers(
-    source: str, option: str, chosen: tuple[int | str, ...], joints: Joints
-) -> list[int]:
-    """Return the numbers in the log of joints given by name or number."""
-    numbers = []
-    for joint in chosen:
-        if isinstance(joint, str) and joint in joints.names:
-            numbers.append(joints.names.index(joint))
-        elif isinstance(joint, int) and joint < joints.dof:
-            numbers.append(joint)
-        else:
-            known = ", ".join(f"{i} {name}" for i, name in enumerate(joints.names))
-            raise DataError(source, f"{option}: there is no joint {joint!r}; the log has {known}")
-    if len(set(numbers)) < len(numbers):
-        given = ", ".join(map(str, chosen))
-        raise DataError(source, f"{option}: {given} name a joint twice; give each joint once")
-    return numbers

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from ..joints import Dataset
+from ..joints import Dataset, TorqueSource
 from ..learning.fit import Fit
 from ..learning.scores import Scores, TorqueSize, predict_samples, time_blocks
 from ..learning.study import Entry
@@ -56,6 +56,7 @@ class FitReport:
         motion_file: where the motion to record next was written.
         versions: of the packages in use.
         sketch: of the log's rows, by which a model file recognises them.
+        torque_source: where the torques of the log come from.
     """
 
     log: str
@@ -69,6 +70,7 @@ class FitReport:
     versions: Mapping[str, str] = field(default_factory=dict)
     command: str = ""
     sketch: Mapping[str, Any] = field(default_factory=dict)
+    torque_source: TorqueSource = "logged"
 
     @property
     def chosen(self) -> Entry:

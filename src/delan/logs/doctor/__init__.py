@@ -75,6 +75,8 @@ def examine(
             contradictions, log = compare_trajectories(log)
             findings += contradictions
         log = replace(log, match=match_description(log))
+        if recording.torque_source == "commands" and not part:
+            findings.append(Finding(cases.COMMANDED, "note", column="tau"))
         for check in CHECKS:
             if not (part and check in WHOLE_LOG):
                 findings += check(log)

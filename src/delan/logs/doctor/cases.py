@@ -196,7 +196,9 @@ _IMPLAUSIBLE_TEXT = (
     "goes from {lowest:.4g} to {highest:.4g} {unit} at up to {fastest:.3g} {unit}/s: "
     "that looks like "
 )
-_DEGREES_REMEDY = "read the log with --degrees"
+_DEGREES_REMEDY = (
+    "read the log with --degrees; if it is of motors, in front of the gears, give --transmission"
+)
 _MILLIMETRES_REMEDY = "divide the column by 1000"
 _ALL_JOINTS = ", and so do the other joints"
 IMPLAUSIBLE_ANGLE = Case("units", _IMPLAUSIBLE_TEXT + "degrees", _DEGREES_REMEDY)
@@ -338,6 +340,12 @@ RANGE_COVERAGE = Case(
     "uses {share:.0%} of its range, {lowest:.3g} to {highest:.3g}",
     "nothing, if the robot will work there; otherwise record where it will",
 )
+BEYOND_RANGE = Case(
+    "coverage",
+    "uses {share:.0%} of its range, {lowest:.3g} to {highest:.3g}: no joint leaves its range",
+    "give the unit of the positions (--degrees, --scale q:K,…), or --transmission if they are of "
+    "motors in front of gears; or give the right URDF",
+)
 PAIR_COVERAGE = Case(
     "coverage",
     "inside the ranges used, pairs of joints visit {median:.0%} of their cells (median), at least "
@@ -348,4 +356,10 @@ EXCERPT = Case(
     "excerpt",
     "the log is larger than the memory limit; this check used {used}",
     "nothing, if this is informative enough; otherwise raise the limit (--memory)",
+)
+COMMANDED = Case(
+    "commanded",
+    "computed from the commands and gains of the drives, kp (q_des − q) + kd (qd_des − qd) + "
+    "tau_des; what a drive limits, delays or loses is not in it",
+    "record torques or currents if the robot has them",
 )

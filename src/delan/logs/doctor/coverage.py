@@ -45,6 +45,10 @@ QUANTISATION_SEEN = 0.02
 
 # Over less than this [rad or m], gravity and inertia look constant, and every model fits.
 SMALL_RANGE = {"revolute": 0.1, "continuous": 0.1, "prismatic": 0.01}
+SMALL_RANGE = {"revolute": 0.1, "continuous": 0.1, "prismatic": 0.01}
+# Shares of a joint's allowed range above this mean other units, or a wrong description: limits in a
+# URDF are often a little narrower than end stops.
+BEYOND_RANGE = 1.1
 # Friction is visible where a joint passes in both directions.
 FEWEST_REVERSALS = 1
 # A reversal follows a motion of at least this share of the joint's range, so that noise is none.
@@ -331,7 +335,10 @@ def _range_coverage(log: CheckedLog, limits: JointLimits) -> list[Finding]:
         low = float(log.columns["q"][:, joint].min())
         high = float(log.columns["q"][:, joint].max())
         measured = {"share": (high - low) / allowed, "lowest": low, "highest": high}
-        findings.append(Finding(cases.RANGE_COVERAGE, "note", joint, "q", measured))
+        if measured["share"] > BEYOND_RANGE:
+            findings.append(Finding(cases.BEYOND_RANGE, "warning", joint, "q", measured))
+        else:
+            findings.append(Finding(cases.RANGE_COVERAGE, "note", joint, "q", measured))
     return findings
 
 

@@ -20,7 +20,7 @@ Kind = Literal[
     "non_finite", "outlier", "wrapped", "gap", "jitter", "duplicate", "clock_reset", "mixed_rates",
     "interleaved", "short", "dead", "unactuated", "stuck", "saturated", "quantised", "units",
     "sign", "mismatch", "exchanged", "contradiction", "delay", "excitation", "friction", "coverage",
-    "excerpt",
+    "excerpt", "commanded",
 ]
 # fmt: on
 
@@ -50,6 +50,7 @@ WHY: dict[Kind, str] = {
     "excitation": "a model cannot learn what a joint did not do in the log",
     "friction": "friction in the log must be in the model; `--friction auto` chooses its terms",
     "coverage": "a model can be trusted only where the log has been",
+    "commanded": "a model learns what the drives were told, which is not always what they did",
     "excerpt": "findings about the whole log, and models, use these evenly spread segments",
 }
 

@@ -8,6 +8,8 @@ blocks of at most `rows` rows. Integers stay integers, because time stamps in ns
 digits. With `gaps`, empty cells become NaN; without, they are refused.
 """
 
+import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -22,6 +24,7 @@ import numpy as np
 from ...errors import DataError, DelanError, installing
 from ...joints import Joints
 from ..column_names import measures
+from ..content import HEAD_BYTES
 from ..options import LogOptions
 
 # Offset and content of the bytes that identify a format, and the module that reads it; the first
@@ -37,18 +40,33 @@ _FORMATS = (
     (0, b"MATLAB 5.0 MAT-file", ".mat_hdf5"),
     (0, b"\x89HDF\r\n\x1a\n", ".mat_hdf5"),
     (512, b"\x89HDF\r\n\x1a\n", ".mat_hdf5"),
+    (0, b"\x1f\x8b", ".packed"),
+    (0, b"\x28\xb5\x2f\xfd", ".packed"),
+    (0, b"BZh", ".packed"),
+    (0, b"\xfd7zXZ", ".packed"),
 )
-# A folder is a log, and not a folder of logs, if it holds this file of a ROS 2 bag.
+# What begins a JSON value that can be a log, and no table.
+_JSON = re.compile(rb"(\xef\xbb\xbf)?\s*(\{\s*\"|\[\s*[\[{\d-])")
+# A folder is a log, and not a folder of logs, if it holds this file of a ROS 2 bag, or that of a
+# LeRobot data set.
 _BAG_FILE = "metadata.yaml"
+_DATA_SET_FILE = "meta/info.json"
 
 # Text has no identifying bytes: in a folder it is recognised by name, elsewhere by being readable.
-_TEXT = ".text_table"
-_TEXT_SUFFIXES = {".csv", ".tsv", ".txt", ".dat", ".log"}
+# Settings are written as JSON, too: in a folder, it counts only where there is no other log.
+TEXT_SUFFIXES = {".csv", ".tsv", ".txt", ".dat", ".log", ".jsonl", ".ndjson"}
+JSON_SUFFIX = ".json"
 
 # A model file of ours after its first 8 bytes, which hold the length of its header.
 _MODEL = b'{"__metadata__":{"delan":'
 
-_PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
+PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
+
+# End of the name of the index in a torch file, which is a zip archive like an npz file.
+TORCH_INDEX = "/data.pkl"
+
+# Where a file that delan has converted says how, by this name.
+PROVENANCE = "delan_provenance"
 
 NPZ_FORM = (
     "npz arrays: t (time,), q and tau (time, dof); "
@@ -58,7 +76,10 @@ CSV_FORM = (
     "CSV columns: t, q0, q1, …, tau0, tau1, …; "
     "optional qd0…, qdd0…, inertial0…, coriolis0…, gravity0…, trajectory"
 )
-KNOWN_FORMS = f"expected {NPZ_FORM}, or {CSV_FORM}; or Parquet, MAT, HDF5 or a ROS 2 bag"
+KNOWN_FORMS = (
+    f"expected {NPZ_FORM}, or {CSV_FORM}; or Parquet, MAT, HDF5, JSON, a torch file, a ROS 2 bag "
+    "or a LeRobot data set"
+)
 
 # Compression does not make the numbers of a moving robot this many times smaller: a log without any
 # noise becomes 2 times smaller, and a robot that rests all the time, with times, about 60 times.
@@ -96,6 +117,9 @@ class Sheet:
         pieces: function of column names and a number of rows; yields that many rows at a time.
         joints: joints of the robot, if the file names them.
         loose: whether an array of one axis may be that of a robot with one joint.
+        constants: numbers without rows, one or one per joint, such as gains of the drives.
+        provenance: what delan wrote of the log that it converted into this file, None for other
+            files. Such a file has SI units and the names of delan.
     """
 
     source: str
@@ -105,6 +129,8 @@ class Sheet:
     pieces: Callable[[Sequence[str], int], Pieces] = field(repr=False)
     joints: Joints | None = None
     loose: bool = True
+    constants: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    provenance: Mapping[str, Any] | None = None
 
 
 def open_log(path: Path, options: LogOptions, *, gaps: bool = False) -> list[Sheet]:
@@ -114,43 +140,47 @@ def open_log(path: Path, options: LogOptions, *, gaps: bool = False) -> list[She
         head = _head(path)
         if not head:
             raise DataError(str(path), f"the file is empty; {KNOWN_FORMS}")
-        for magic, packer in _PACKED.items():
-            if head.startswith(magic):
-                raise DataError(str(path), f"is compressed by {packer}; decompress it first")
         if head.startswith(_MODEL, 8):
             problem = f"is a model file, not a log (`delan describe` shows it); {KNOWN_FORMS}"
             raise DataError(str(path), problem)
-        module = _TEXT
+        module = ".text_table"
     return import_module(module, __package__).read_sheets(path, options, gaps)
 
 
 def is_log(path: Path) -> bool:
     """Return whether a file or folder is a log, judged by its content, or text by its name."""
     if path.is_dir():
-        return is_bag_folder(path)
-    return path.suffix.lower() in _TEXT_SUFFIXES or _module_of(path) is not None
+        return is_log_folder(path)
+    suffix = path.suffix.lower()
+    if suffix in TEXT_SUFFIXES:
+        return True
+    return suffix != JSON_SUFFIX and _module_of(path) not in (None, ".json_log")
 
 
-def is_bag_folder(path: Path) -> bool:
-    """Return whether a folder is a ROS 2 bag, not a folder of logs."""
-    return (path / _BAG_FILE).is_file()
+def is_log_folder(path: Path) -> bool:
+    """Return whether a folder is one log: a ROS 2 bag or a LeRobot data set."""
+    return (path / _BAG_FILE).is_file() or (path / _DATA_SET_FILE).is_file()
 
 
 def _module_of(path: Path) -> str | None:
     """Return the module that reads a file, None if no known bytes identify it."""
     if isdir(path):
-        return ".bags"
-    head = _head(path)
+        return ".lerobot" if (path / _DATA_SET_FILE).is_file() else ".bags"
+    return module_of_head(_head(path))
+
+
+def module_of_head(head: bytes) -> str | None:
+    """Return the module that reads a file with these first bytes, None if it may be a table."""
     for offset, magic, module in _FORMATS:
         if head.startswith(magic, offset):
             return module
-    return None
+    return ".json_log" if _JSON.match(head) else None
 
 
 def _head(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            return file.read(1024)
+            return file.read(HEAD_BYTES)
     except FileNotFoundError:
         raise DataError(str(path), "no such file; check the path") from None
     except (OSError, ValueError) as error:
@@ -212,6 +242,14 @@ class PromisedSize:
             raise DataError(self._source, problem, column=name)
 
 
+def read_provenance(text: str) -> dict[str, Any]:
+    """Return the provenance in a converted file; refuse what is none."""
+    values = json.loads(text)
+    if not isinstance(values, dict):
+        raise ValueError(f"{PROVENANCE} is no object of JSON")
+    return values
+
+
 def row_pieces(columns: Mapping[str, np.ndarray], wanted: Sequence[str], rows: int) -> Pieces:
     """Yield columns that are in memory, `rows` rows at a time."""
     longest = max((len(columns[name]) for name in wanted), default=0)
@@ -223,7 +261,8 @@ def group_sheets(whole: Sheet, options: LogOptions) -> list[Sheet]:
     """Return one sheet per group that holds positions, or all arrays as one if no group does.
 
     The array of a group is named `group/array`. Names in `options.map` that are such paths also
-    keep all arrays together: the user knows what belongs together.
+    keep all arrays together: the user knows what belongs together. Times and labels of a group
+    around it belong to each group that has none of its own.
     """
     mapped = options.mapped_names
     groups: dict[str, dict[str, str]] = {}
@@ -235,18 +274,47 @@ def group_sheets(whole: Sheet, options: LogOptions) -> list[Sheet]:
         if any(leaf in mapped or measures(leaf) == "q" for leaf in names):
             chosen[group] = names
     paths = {name for name in mapped if "/" in name}
+    if len(chosen) == 1 and not _has_torque(next(iter(chosen.values()))):
+        return [whole]  # torques lie in another group than positions
     if "" in chosen or not chosen or not paths.isdisjoint(whole.fields):
         return [whole]
     sheets = []
     for group, names in chosen.items():
+        inside = {**_shared(whole, groups, group), **names}
+        constants = {}
+        for name, numbers in whole.constants.items():
+            place, _, leaf = name.rpartition("/")
+            if place in ("", group) or group.startswith(f"{place}/"):
+                constants[leaf] = numbers
         sheet = replace(
             whole,
             source=f"{whole.source} [{group}]",
-            fields={leaf: whole.fields[name] for leaf, name in names.items()},
-            pieces=partial(_renamed_pieces, whole, names),
+            fields={leaf: whole.fields[name] for leaf, name in inside.items()},
+            pieces=partial(_renamed_pieces, whole, inside),
+            constants=constants,
         )
         sheets.append(sheet)
     return sheets
+
+
+def _has_torque(names: Mapping[str, str]) -> bool:
+    """Return whether an array of a group is a torque, or what torques are computed from."""
+    return not {"tau", "current", "q_des"}.isdisjoint(map(measures, names))
+
+
+def _shared(whole: Sheet, groups: Mapping[str, dict[str, str]], group: str) -> dict[str, str]:
+    """Return times and labels around a group that has none of its own."""
+    rows = {whole.fields[name].shape[0] for name in groups[group].values()}
+    own = set(map(measures, groups[group]))
+    shared = {}
+    for place, names in groups.items():
+        around = place != group and (not place or group.startswith(f"{place}/"))
+        for leaf, name in names.items():
+            quantity = measures(leaf)
+            fits = whole.fields[name].shape[0] in rows
+            if around and fits and quantity in ("t", "trajectory") and quantity not in own:
+                shared[leaf] = name
+    return shared
 
 
 def _renamed_pieces(

@@ -5,6 +5,7 @@ import math
 import zipfile
 from collections.abc import Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,7 +14,19 @@ import numpy as np
 from ...errors import DataError, DelanError
 from ...joints import MOST_JOINTS, JointKind, Joints
 from ..options import LogOptions
-from . import NPZ_FORM, Field, Pieces, PromisedSize, Sheet, group_sheets, library_errors
+from ..orientation import gain_names, time_first
+from . import (
+    NPZ_FORM,
+    PROVENANCE,
+    TORCH_INDEX,
+    Field,
+    Pieces,
+    PromisedSize,
+    Sheet,
+    group_sheets,
+    library_errors,
+    read_provenance,
+)
 
 _WHAT = "readable npz file"
 # Bytes decompressed at once where a column is skipped.
@@ -21,38 +34,85 @@ _SKIPPED_AT_ONCE = 1 << 18
 # Files in an archive, and bytes of the name of a joint; an archive with more is no log.
 _MOST_ARRAYS = 1000
 _LONGEST_TEXT = 4000
+_LARGEST_PROVENANCE = 1 << 20
 _NAMING = ("joint_names", "joint_kinds")
 
 
 def read_sheets(path: Path, options: LogOptions, gaps: bool) -> list[Sheet]:
-    """Return the sheets in an npz file: one, or one per group of arrays named `group/array`."""
+    """Return the sheets in an npz file: one, or one per group of arrays named `group/array`.
+
+    A zip archive of other files is one of torch, or an archive of logs.
+    """
     source = str(path)
-    fields: dict[str, Field] = {}
-    naming: dict[str, tuple[str, ...]] = {}
-    size = PromisedSize(path)
     with library_errors(source, _WHAT), zipfile.ZipFile(path) as archive:
-        if len(archive.namelist()) > _MOST_ARRAYS:
-            problem = f"holds {len(archive.namelist())} files; expected {NPZ_FORM}"
+        members = archive.namelist()
+        if len(members) > _MOST_ARRAYS:
+            problem = f"holds {len(members)} files; expected {NPZ_FORM}"
             raise DataError(source, problem)
+        module = _other_reader(members)
+        content = None
+        if module is None:
+            content = _Arrays(source, archive, PromisedSize(path))
+    if module is not None or content is None:
+        return import_module(str(module), __package__).read_sheets(path, options, gaps)
+    shapes = time_first(content.shapes)
+    fields = {name: Field(shape=shape) for name, shape in shapes.items()}
+    whole = Sheet(
+        source=source,
+        kind="arrays",
+        form=NPZ_FORM,
+        fields=fields,
+        pieces=partial(_pieces, path, shapes),
+        joints=_joints(source, content.naming, fields),
+        loose=False,
+        constants=content.constants,
+        provenance=content.provenance,
+    )
+    return group_sheets(whole, options)
+
+
+def _other_reader(members: Sequence[str]) -> str | None:
+    """Return the module that reads a zip archive which is no npz file."""
+    if any(name.endswith(".npy") for name in members) or not members:
+        return None
+    return ".torch_file" if any(name.endswith(TORCH_INDEX) for name in members) else ".packed"
+
+
+class _Arrays:
+    """What the heads of the arrays in an archive say, and the texts and gains among them."""
+
+    def __init__(self, source: str, archive: zipfile.ZipFile, size: PromisedSize):
+        shapes: dict[str, tuple[int, ...]] = {}
+        self.naming: dict[str, tuple[str, ...]] = {}
+        self.provenance: dict[str, Any] | None = None
         for member in archive.namelist():
             name = member.removesuffix(".npy")
             if name == member:
                 continue
             shape = _shape(archive, name, size)
             if name in _NAMING:
-                naming[name] = _texts(source, archive, name)
-            elif shape:  # a single number has no rows
-                fields[name] = Field(shape=shape)
-    whole = Sheet(
-        source=source,
-        kind="arrays",
-        form=NPZ_FORM,
-        fields=fields,
-        pieces=partial(_pieces, path),
-        joints=_joints(source, naming, fields),
-        loose=False,
-    )
-    return group_sheets(whole, options)
+                self.naming[name] = _texts(source, archive, name)
+            elif name == PROVENANCE:
+                self.provenance = _provenance(archive)
+            else:
+                shapes[name] = shape
+        self.constants: dict[str, tuple[float, ...]] = {}
+        for name in gain_names(shapes):
+            del shapes[name]
+            with archive.open(f"{name}.npy") as file:
+                values = np.lib.format.read_array(file, allow_pickle=False)
+            self.constants[name] = tuple(values.astype(np.float64).ravel().tolist())
+        # A single number has no rows.
+        self.shapes = {name: shape for name, shape in shapes.items() if shape}
+
+
+def _provenance(archive: zipfile.ZipFile) -> dict[str, Any]:
+    """Return what delan wrote of the log that it converted into this file."""
+    if archive.getinfo(f"{PROVENANCE}.npy").file_size > _LARGEST_PROVENANCE:
+        raise ValueError(f"{PROVENANCE} has more than {_LARGEST_PROVENANCE} bytes")
+    with archive.open(f"{PROVENANCE}.npy") as file:
+        values = np.lib.format.read_array(file, allow_pickle=False)
+    return read_provenance(str(values))
 
 
 def _header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype]:
@@ -111,10 +171,12 @@ def _joints(
         raise DataError(source, str(error)) from None
 
 
-def _pieces(path: Path, wanted: Sequence[str], rows: int) -> Pieces:
+def _pieces(
+    path: Path, shapes: Mapping[str, tuple[int, ...]], wanted: Sequence[str], rows: int
+) -> Pieces:
     with library_errors(str(path), _WHAT), contextlib.ExitStack() as stack:
         archive = stack.enter_context(zipfile.ZipFile(path))
-        members = {name: _Member(stack, archive, name) for name in wanted}
+        members = {name: _Member(stack, archive, name, shapes[name]) for name in wanted}
         while True:
             piece = {name: member.take(rows) for name, member in members.items()}
             if not any(map(len, piece.values())):
@@ -125,17 +187,26 @@ def _pieces(path: Path, wanted: Sequence[str], rows: int) -> Pieces:
 class _Member:
     """An array of an archive, read from its first row to its last.
 
-    The columns of an array in Fortran order are read through one open file each.
+    The columns of an array in Fortran order, or of one with joints along the first axis, are read
+    through one open file each.
     """
 
-    def __init__(self, stack: contextlib.ExitStack, archive: zipfile.ZipFile, name: str):
+    def __init__(
+        self,
+        stack: contextlib.ExitStack,
+        archive: zipfile.ZipFile,
+        name: str,
+        shape: tuple[int, ...],
+    ):
         self._name = name
         self._files: list[Any] = [stack.enter_context(archive.open(f"{name}.npy"))]
-        self._shape, by_columns, self._dtype = _header(self._files[0])
+        stored, by_columns, self._dtype = _header(self._files[0])
+        self._shape = shape
         if self._dtype.hasobject:
             raise ValueError(f"array {name} holds objects, which are not read: allow_pickle is off")
         self._at = 0
-        self._by_columns = by_columns and len(self._shape) == 2
+        # An array that was turned has its other order.
+        self._by_columns = (by_columns != (stored != shape)) and len(shape) == 2
         if self._by_columns:
             start = self._files[0].tell()
             length = self._shape[0] * self._dtype.itemsize

@@ -16,7 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from ...joints import MOST_JOINTS
 from ..options import LogOptions
+from ..orientation import gain_names, time_first
 from . import (
     Field,
     Pieces,
@@ -29,7 +31,7 @@ from . import (
 )
 
 MAT_FORM = (
-    "MAT variables t, q and tau (time × dof); optional qd, qdd, trajectory; or a struct of these"
+    "MAT variables t, q and tau (time × dof); optional qd, qdd, trajectory; or structs of these"
 )
 HDF5_FORM = (
     "HDF5 datasets t (time,), q and tau (time, dof); optional qd, qdd, trajectory; "
@@ -44,6 +46,8 @@ _MATRIX = 14
 _COMPRESSED = 15
 _STRUCT = 2
 _COMPLEX = 0x0800
+# Structs in structs that are read.
+_DEEPEST = 8
 _STORED = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8"}
 _STORED |= {12: "i8", 13: "u8"}
 _CLASSES = {6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13: "u4"}
@@ -65,44 +69,26 @@ def read_sheets(path: Path, options: LogOptions, gaps: bool) -> list[Sheet]:
         shapes = _hdf5_shapes(path)
         read = _hdf5_pieces
     by_matlab = version.startswith(b"MATLAB")
-    if by_matlab:
-        shapes = _with_time_first(shapes)
+    gains = gain_names(shapes)
+    constants = {}
+    for name in gains:
+        (piece,) = read(path, shapes, [name], MOST_JOINTS)
+        constants[name] = tuple(piece[name].astype(np.float64).ravel().tolist())
+    shapes = time_first(shapes, vectors=by_matlab)
+    fields = {}
+    for name, shape in shapes.items():
+        if name not in gains:
+            fields[name] = Field(shape=shape)
     whole = Sheet(
         source=str(path),
         kind="arrays",
         form=form,
-        fields={name: Field(shape=shape) for name, shape in shapes.items()},
+        fields=fields,
         pieces=partial(read, path, shapes),
         loose=by_matlab,
+        constants=constants,
     )
     return group_sheets(whole, options)
-
-
-def _with_time_first(shapes: Mapping[str, Shape]) -> dict[str, Shape]:
-    """Return shapes with time along the first axis, and single numbers in one axis.
-
-    MATLAB has no arrays of one axis: n × 1 and 1 × n are columns of single numbers.
-    """
-    lengths = []
-    heights = []
-    widths = []
-    for shape in shapes.values():
-        if len(shape) == 2 and min(shape) > 1:
-            heights.append(shape[0])
-            widths.append(shape[1])
-        elif len(shape) == 1 or 1 in shape:
-            lengths.append(max(shape))
-    # Arrays are (dof, time) if none of them has as many rows as there are samples.
-    longest = max(lengths or widths, default=0)
-    transposed = bool(heights) and max(heights) < longest
-    upright = {}
-    for name, shape in shapes.items():
-        upright[name] = shape
-        if len(shape) == 2 and min(shape) == 1 and max(shape) > 1:
-            upright[name] = (max(shape),)
-        elif len(shape) == 2 and transposed and shape[1] == longest:
-            upright[name] = shape[::-1]
-    return upright
 
 
 def _hdf5_shapes(path: Path) -> dict[str, Shape]:
@@ -218,27 +204,47 @@ def _elements(view: memoryview, order: str) -> Iterator[tuple[int, memoryview]]:
         at += step
 
 
-def _matrix(view: memoryview, order: str, group: str) -> Iterator[tuple[str, np.ndarray]]:
-    parts = list(_elements(view, order))
-    if len(parts) < 4 or len(parts[0][1]) < 8:
+def _matrix(
+    view: memoryview, order: str, group: str, depth: int = 0
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the matrices of real numbers in a matrix element, which may be a struct of others."""
+    elements = _elements(view, order)
+    _, head = next(elements, (0, memoryview(b"")))
+    if len(head) < 8:
         return
-    flags = struct.unpack_from(f"{order}I", parts[0][1])[0]
-    shape = tuple(np.frombuffer(parts[1][1], f"{order}i4").tolist())
-    name = bytes(parts[2][1]).decode("ascii", "replace")
-    if group:
-        name = f"{group}/{name}"
+    flags = struct.unpack_from(f"{order}I", head)[0]
     array_class = flags & 0xFF
-    if array_class == _STRUCT and not group and math.prod(shape) == 1 and len(parts) > 4:
-        length = int(np.frombuffer(parts[3][1], f"{order}i4")[0])
-        text = bytes(parts[4][1])
-        for number, (kind, body) in enumerate(parts[5:]):
-            # Field names have the same length, padded with zeros.
-            leaf = text[number * length : (number + 1) * length].partition(b"\0")[0]
-            if kind == _MATRIX and length > 0 and number * length < len(text):
-                for _, values in _matrix(body, order, name):
-                    yield f"{name}/{leaf.decode('ascii', 'replace')}", values
-    elif array_class in _CLASSES and parts[3][0] in _STORED and len(shape) == 2:
+    # Objects, tables and function handles are written in a way of their own, which is not read.
+    if array_class not in _CLASSES and array_class != _STRUCT:
+        return
+    parts = [(0, head), *elements]
+    if len(parts) < 4 or len(parts[1][1]) % 4:
+        return
+    shape = tuple(np.frombuffer(parts[1][1], f"{order}i4").tolist())
+    name = group or bytes(parts[2][1]).decode("ascii", "replace")
+    if not name:
+        return  # what MATLAB keeps of its objects
+    if array_class == _STRUCT:
+        if math.prod(shape) == 1 and len(parts) > 4 and depth < _DEEPEST:
+            yield from _struct(parts, order, name, depth)
+    elif parts[3][0] in _STORED and len(shape) == 2:
         stored = np.frombuffer(parts[3][1], f"{order}{_STORED[parts[3][0]]}")
         is_whole = min(shape) >= 0 and math.prod(shape) == len(stored)
         if is_whole and not flags & _COMPLEX:
             yield name, stored.astype(_CLASSES[array_class]).reshape(shape, order="F")
+
+
+def _struct(
+    parts: list[tuple[int, memoryview]], order: str, name: str, depth: int
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the matrices of a struct as `struct/matrix`."""
+    if len(parts[3][1]) < 4:
+        return
+    length = int(np.frombuffer(parts[3][1][:4], f"{order}i4")[0])
+    text = bytes(parts[4][1])
+    for number, (kind, body) in enumerate(parts[5:]):
+        # Field names have the same length, padded with zeros.
+        leaf = text[number * length : (number + 1) * length].partition(b"\0")[0]
+        if kind == _MATRIX and length > 0 and number * length < len(text):
+            path = f"{name}/{leaf.decode('ascii', 'replace')}"
+            yield from _matrix(body, order, path, depth + 1)

@@ -10,7 +10,16 @@ import numpy as np
 
 from ...errors import DataError
 from ..options import LogOptions
-from . import Field, Pieces, PromisedSize, Sheet, library, library_errors
+from . import (
+    PROVENANCE,
+    Field,
+    Pieces,
+    PromisedSize,
+    Sheet,
+    library,
+    library_errors,
+    read_provenance,
+)
 
 PARQUET_FORM = (
     "Parquet columns t, q0, q1, …, tau0, tau1, …, or q and tau as lists of one number per joint"
@@ -24,17 +33,29 @@ def read_sheets(path: Path, options: LogOptions, gaps: bool) -> list[Sheet]:
     source = str(path)
     arrow = _arrow(source)
     fields = {}
+    provenance = None
     size = PromisedSize(path)
     with library_errors(source, _WHAT), arrow.parquet.ParquetFile(path) as file:
         # A row is a number at least; a column of one value takes some bytes for any number of rows.
         size.add("rows", 8 * file.metadata.num_rows)
+        written = (file.schema_arrow.metadata or {}).get(PROVENANCE.encode())
+        if written is not None:
+            provenance = read_provenance(written.decode("utf-8"))
         for column in file.schema_arrow:
             known = _field(arrow.types, file, column)
             if known is not None:
                 size.add(column.name, 8 * math.prod(known.shape))
                 fields[column.name] = known
     pieces = partial(_pieces, path, fields)
-    return [Sheet(source=source, kind="table", form=PARQUET_FORM, fields=fields, pieces=pieces)]
+    sheet = Sheet(
+        source=source,
+        kind="table",
+        form=PARQUET_FORM,
+        fields=fields,
+        pieces=pieces,
+        provenance=provenance,
+    )
+    return [sheet]
 
 
 def _arrow(source: str) -> Any:

@@ -11,12 +11,23 @@ from dataclasses import dataclass, replace
 from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ...errors import DataError
+from ..content import Content
 from ..options import LogOptions
-from . import CSV_FORM, KNOWN_FORMS, Field, Pieces, Sheet
+from . import (
+    CSV_FORM,
+    KNOWN_FORMS,
+    PROVENANCE,
+    Field,
+    Pieces,
+    Sheet,
+    library_errors,
+    read_provenance,
+)
 
 _COMMENTS = ("#", "%", "//")
 # Characters; a longer line means that the file is no table.
@@ -54,9 +65,14 @@ class _Dialect:
 
 def read_sheets(path: Path, options: LogOptions, gaps: bool) -> list[Sheet]:
     """Return the sheet in a text file; `gaps` reads empty cells as NaN instead of refusing them."""
-    source = str(path)
+    return sheets_of(Content.of_file(path), options, gaps)
+
+
+def sheets_of(content: Content, options: LogOptions, gaps: bool) -> list[Sheet]:
+    """Return the sheet in text that may be packed."""
+    source = content.source
     try:
-        dialect = _dialect(path)
+        dialect = _dialect(content)
     except (UnicodeError, csv.Error) as error:
         raise DataError(source, f"has no known format ({error}); {KNOWN_FORMS}") from None
     for name, times in Counter(dialect.header).items():
@@ -64,18 +80,33 @@ def read_sheets(path: Path, options: LogOptions, gaps: bool) -> list[Sheet]:
             problem = "is more than once in the header; give each column its own name"
             raise DataError(source, problem, column=name)
     fields = {name: Field() for name in dialect.header if name}
-    pieces = partial(_pieces, path, dialect, gaps)
-    return [Sheet(source=source, kind="table", form=CSV_FORM, fields=fields, pieces=pieces)]
+    sheet = Sheet(
+        source=source,
+        kind="table",
+        form=CSV_FORM,
+        fields=fields,
+        pieces=partial(_pieces, content, dialect, gaps),
+        provenance=_provenance(content),
+    )
+    return [sheet]
 
 
-def _open(path: Path, encoding: str) -> TextIOWrapper:
-    return path.open(newline="", encoding=encoding)
+def _provenance(content: Content) -> dict[str, Any] | None:
+    """Return what delan wrote in the first line of a log that it converted."""
+    mark = f"# {PROVENANCE} ".encode()
+    if not content.head(len(mark)).startswith(mark):
+        return None
+    with library_errors(content.source, "converted log"), content.open() as file:
+        return read_provenance(file.readline(_LONGEST_LINE)[len(mark) :].decode("utf-8"))
 
 
-def _encoding(path: Path) -> str:
+def _open(content: Content, encoding: str) -> TextIOWrapper:
+    return TextIOWrapper(content.open(), newline="", encoding=encoding)
+
+
+def _encoding(content: Content) -> str:
     """Return the encoding by the first bytes: UTF-16 by its mark, cp1252 where UTF-8 fails."""
-    with path.open("rb") as file:
-        head = file.read(1 << 16)
+    head = content.head(1 << 16)
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16"
     try:
@@ -87,13 +118,13 @@ def _encoding(path: Path) -> str:
     return "utf-8-sig"
 
 
-def _lines(path: Path, encoding: str, *, comments: bool = False) -> Iterator[str]:
+def _lines(content: Content, encoding: str, *, comments: bool = False) -> Iterator[str]:
     """Yield the lines that are not blank and no comments; refuse a line that no log has."""
-    with _open(path, encoding) as file:
+    with _open(content, encoding) as file:
         while line := file.readline(_LONGEST_LINE):
             if len(line) >= _LONGEST_LINE:
                 problem = f"has a line of more than {_LONGEST_LINE} characters; expected {CSV_FORM}"
-                raise DataError(str(path), problem)
+                raise DataError(content.source, problem)
             if not line.isspace() and (comments or not _is_comment(line)):
                 yield line
 
@@ -102,23 +133,23 @@ def _is_comment(line: str) -> bool:
     return line.lstrip().startswith(_COMMENTS)
 
 
-def _dialect(path: Path) -> _Dialect:
-    encoding = _encoding(path)
+def _dialect(content: Content) -> _Dialect:
+    encoding = _encoding(content)
     comment = ""
     first = ""
-    for line in _lines(path, encoding, comments=True):
+    for line in _lines(content, encoding, comments=True):
         if not _is_comment(line):
             first = line.rstrip("\r\n")
             break
         comment = line.strip()
     if not first:
-        raise DataError(str(path), f"holds no table; expected {CSV_FORM}")
+        raise DataError(content.source, f"holds no table; expected {CSV_FORM}")
     if "\0" in first:
         raise csv.Error("line contains NUL")
     dialect = _Dialect(encoding, _delimiter(first))
     cells = dialect.cells(first)
     if not _are_numbers(cells):
-        second = next(itertools.islice(_lines(path, encoding), 1, None), "")
+        second = next(itertools.islice(_lines(content, encoding), 1, None), "")
         decimal_comma = _has_comma(dialect, second.rstrip("\r\n"))
         return replace(dialect, decimal_comma=decimal_comma, header=tuple(cells), header_lines=1)
     header = _commented_header(dialect, comment, len(cells))
@@ -158,16 +189,18 @@ def _commented_header(dialect: _Dialect, comment: str, width: int) -> list[str]:
     return [f"column{number}" for number in range(1, width + 1)]
 
 
-def _pieces(path: Path, dialect: _Dialect, gaps: bool, wanted: Sequence[str], rows: int) -> Pieces:
-    source = str(path)
+def _pieces(
+    content: Content, dialect: _Dialect, gaps: bool, wanted: Sequence[str], rows: int
+) -> Pieces:
+    source = content.source
     places = list(map(dialect.header.index, wanted))
     done = 0
     try:
-        lines = itertools.islice(_lines(path, dialect.encoding), dialect.header_lines, None)
+        lines = itertools.islice(_lines(content, dialect.encoding), dialect.header_lines, None)
         while block := list(itertools.islice(lines, rows)):
             table = _fast(dialect, block, places)
             if table is None:
-                table = _SlowReader(source, dialect, wanted, gaps).read(block, done)
+                table = _SlowReader(content, dialect, wanted, gaps).read(block, done)
             done += len(table)
             yield dict(zip(wanted, table.T, strict=True))
     except (UnicodeError, csv.Error) as error:
@@ -205,7 +238,7 @@ def _fast(dialect: _Dialect, block: list[str], places: list[int]) -> np.ndarray 
 class _SlowReader:
     """Reads cell by cell, for quotes and gaps, and to name the cell that is no number."""
 
-    source: str
+    content: Content
     dialect: _Dialect
     wanted: Sequence[str]
     gaps: bool
@@ -229,7 +262,7 @@ class _SlowReader:
                 f"expected {len(header)} cells as in the header, got {len(cells)} "
                 f"({self._line_number(row)}); fix the row or remove it"
             )
-            raise DataError(self.source, problem, row=row)
+            raise DataError(self.content.source, problem, row=row)
         return dict(zip(header, cells, strict=True))
 
     def _number(self, cell: str, name: str, row: int) -> float:
@@ -244,13 +277,13 @@ class _SlowReader:
             f"expected a number, got {cell!r}; fix the cell or remove the row "
             f"({self._line_number(row)})"
         )
-        raise DataError(self.source, problem, column=name, row=row)
+        raise DataError(self.content.source, problem, column=name, row=row)
 
     def _line_number(self, row: int) -> str:
         """Return the line of a row, which is counted without header, comments and blank lines."""
         number = 0
         rows_left = self.dialect.header_lines + row + 1
-        with _open(Path(self.source), self.dialect.encoding) as file:
+        with _open(self.content, self.dialect.encoding) as file:
             while rows_left:
                 line = file.readline()
                 number += 1

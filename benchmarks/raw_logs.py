@@ -1,0 +1,133 @@
+"""Logs exactly as their owners publish them, by the command line alone, to C code or a refusal.
+
+    python -m benchmarks.raw_logs [--data FOLDER] [--seconds 60] [panda kuka ur3 …]
+
+Each case is a list of at most three commands. The layouts of the Panda (four text files, a number a
+line) and of the KUKA (a MATLAB struct of structs, arrays of joints × samples in degrees) are made
+again from `../shared/data`. Told are the commands, their exit codes, the verdict of the fit and the
+seconds of each. Writes to `benchmarks/results`.
+"""
+
+import argparse
+import json
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.io
+
+from .results import read_results, write_results
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
+FIT = "fit {log} -o {name}.delan --seconds {seconds} --json"
+EXPORT = "export {name}.delan -o {name}_c"
+KUKA_MAP = (
+    "--map t=data.rec.time --map 'q=data.rec.act_pos_se_deg[0-2],data.rec.act_pos_mot_deg[3-5]' "
+    "--map tau=data.rec.act_trq"
+)
+
+
+def write_panda(data: Path, folder: Path) -> None:
+    """Write four text files with one number a line."""
+    log = np.load(data / "panda_first75.npz")
+    files = {"time": "t", "positions": "q", "velocities": "qd", "torques": "tau"}
+    for name, quantity in files.items():
+        np.savetxt(folder / f"{name}.txt", log[quantity].ravel(), fmt="%.9g")
+
+
+def write_kuka(data: Path, folder: Path) -> None:
+    """Write a struct of structs; positions are of the link for three joints only."""
+    log = np.load(data / "kuka_kr300_A.npz")
+    record = {
+        "time": log["A_t"],
+        "act_pos_se_deg": np.rad2deg(log["A_q"]).T,
+        "act_pos_mot_deg": np.rad2deg(log["A_q_motor_side"]).T,
+        "act_trq": log["A_tau_motor"].T,
+    }
+    scipy.io.savemat(folder / "kuka.mat", {"data": {"rec": record}})
+
+
+MADE: dict[str, Callable[[Path, Path], None]] = {"panda": write_panda, "kuka": write_kuka}
+# The options of each log, after its path; robots are folders of the data.
+PANDA = "time.txt --join positions.txt --join velocities.txt --join torques.txt --columns 7"
+LOGS = {
+    "panda": PANDA,
+    "kuka": f"kuka.mat {KUKA_MAP}",
+    "wam": "{data}/wam7_real_neg_500Hz.npz --rate 500 --kp 200,300,100,100,10,10,2.5 "
+    "--kd 7,15,5,2.5,.3,.3,.05 --offset q_des:0,.5876,0,1.36,0,-.321,-1.57",
+    "ur3": "{data}/robots/ur3 --map t=mt --map q=mq --map qd=mdq --map tau=mtorque --flip tau",
+    "ur10": "{data}/robots/ur10/exciting.db3",
+    "double_pendulum": "{data}/robots/double_pendulum",
+    "med7": "{data}/robots/med7/measurements.csv --rate 100",
+    "z1": "{data}/robots/z1/traj_0.npz --joints 0,1,2,3,4,5",
+    "go2": "{data}/robots/go2",
+    "servo": "{data}/robots/servo",
+}
+
+
+def typed(name: str, data: Path, seconds: float) -> list[str]:
+    """Return the commands of a case."""
+    log = LOGS[name].format(data=data)
+    return [
+        FIT.format(log=log, name=name, seconds=seconds),
+        EXPORT.format(name=name),
+    ]
+
+
+def run_case(name: str, data: Path, seconds: float) -> dict[str, Any]:
+    """Type the commands of a case in an empty folder until one refuses."""
+    steps = []
+    outcome: dict[str, Any] = {"commands": steps}
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        if name in MADE:
+            MADE[name](data, folder)
+        for command in typed(name, data, seconds):
+            began = time.perf_counter()
+            words = [sys.executable, "-m", "delan.cli.main", *shlex.split(command)]
+            done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+            seconds_taken = round(time.perf_counter() - began, 1)
+            steps.append(
+                {
+                    "command": f"delan {command.replace(str(data), 'DATA')}",
+                    "exit": done.returncode,
+                    "seconds": seconds_taken,
+                }
+            )
+            if command.startswith("fit") and not done.returncode:
+                payload = json.loads(done.stdout)
+                outcome["decision"] = payload.get("decision")
+                outcome["verdict"] = payload.get("verdict")
+            if "Traceback" in done.stderr:
+                outcome["traceback"] = done.stderr[-2000:]
+            if done.returncode:
+                outcome["refusal"] = done.stderr.replace(str(data), "DATA").strip()[-400:]
+                break
+        outcome["c_code"] = any(folder.glob(f"{name}_c/*.c"))
+    return outcome
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(LOGS)}")
+    options = parser.parse_args()
+    if not options.data.is_dir():
+        print(f"{options.data} is not there; nothing is measured")
+        return
+    outcomes = read_results("raw_logs").get("cases", {})
+    for name in options.cases or LOGS:
+        outcomes[name] = run_case(name, options.data.resolve(), options.seconds)
+        print(name, json.dumps(outcomes[name], ensure_ascii=False), flush=True)
+        write_results("raw_logs", {"cases": outcomes})
+
+
+if __name__ == "__main__":
+    main()
