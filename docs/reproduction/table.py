@@ -12,19 +12,18 @@ HEAD = ("claim", "asked", "measured here", "seeds", "")
 
 
 def table(claims: list[dict]) -> str:
-    """Return one row for each claim, and below the table what was tried where one fails."""
+    """Return one row for each claim, and below the table the remarks where one fails."""
     lines = [HEAD, ("---",) * len(HEAD)]
-    tried = []
+    remarks = []
     for claim in claims:
         mark = MARKS[claim["holds"]]
         verdict = f"{mark['sign']} {mark['word']}"
         seeds = str(claim["seeds"])
         lines.append((claim["claim"], claim["asked"], claim["measured"], seeds, verdict))
-        if claim.get("tried"):
-            tried.append(f"- *{claim['claim']}* {mark['word']}; tried, and known of the cause: ")
-            tried[-1] += f"{claim['tried']}."
+        if claim.get("remark"):
+            remarks.append(f"- *{claim['claim']}* {mark['word']}. {claim['remark']}.")
     rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return "\n".join([rows, "", *tried])
+    return "\n".join([rows, "", *remarks])
 
 
 def main(run: str) -> None:

@@ -185,6 +185,15 @@ def test_a_run_online_scores_unseen_letters_alone(monkeypatch):
 
 
 @pytest.mark.slow
+def test_a_cell_computed_in_a_process_of_its_own_is_the_same():
+    setting = {"letters": 0, "alphabet": "own", "engine": "mujoco", "clock": "stepped"}
+    cell = Cell.of("online-letters", "analytic", seed=1, **setting)
+    assert online_letters._elsewhere(cell) == json.loads(
+        json.dumps(online_letters.write_letters(cell))
+    )
+
+
+@pytest.mark.slow
 def test_the_cable_driven_arm_runs_online():
     done = run_cell(
         Cell.of("online-cosines", "none", seed=0, robot="wam4-cable", speeds="2", engine="mujoco")

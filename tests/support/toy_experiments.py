@@ -60,7 +60,7 @@ def slope_claims(results: Results) -> list[Claim]:
             holds,
             results.seeds,
             ours=ours,
-            tried="" if holds == "yes" else "more letters",
+            remark="" if holds == "yes" else "Tried: more letters",
         )
 
     return [

@@ -76,7 +76,9 @@ CANDIDATES: tuple[TrainingChoice, ...] = (
     TrainingChoice("adam", 64, learning_rate=1e-3),
 )
 
-# The best candidates on the validation motions of `delan reproduce tuning`; see its table.
+# Clean data: the best of the second-order candidates on one seed. Noisy data: the best of all on
+# three seeds, with whole motions held out. Loud and cable data have the choices for noisy data and
+# were not tuned yet. The experiment `tuning` says whether each is the best on its motions.
 CHOSEN: dict[tuple[Task, DataKind, str], TrainingChoice] = {
     ("letters", "clean", "delan"): CANDIDATES[0],
     ("letters", "clean", "feedforward"): CANDIDATES[0],

@@ -74,7 +74,8 @@ class Claim:
         measured: a sentence with the numbers.
         intervals: the numbers that were judged, by setting.
         ours: whether the claim is one of this package and not of the paper.
-        tried: if it does not hold: what was tried, and what is known of the cause.
+        remark: if it does not hold: what was tried or measured of the cause, or a conjecture, which
+            says that it is one.
     """
 
     claim: str
@@ -85,7 +86,7 @@ class Claim:
     seeds: int
     intervals: Mapping[str, Interval] = field(default_factory=dict)
     ours: bool = False
-    tried: str = ""
+    remark: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         content = asdict(self)
@@ -111,14 +112,14 @@ def compared(
     *,
     what: str,
     ours: bool = False,
-    tried: str = "",
+    remark: str = "",
 ) -> Claim | None:
     """Judge a claim about positive numbers, such as ratios of errors, at every setting.
 
     Args:
         values: a number for each seed, by setting; settings without numbers are left out.
         what: what the numbers are.
-        ours, tried: as in `Claim`.
+        ours, remark: as in `Claim`.
     """
     intervals = {name: log_interval(seeds) for name, seeds in values.items() if len(seeds)}
     if not intervals:
@@ -136,7 +137,7 @@ def compared(
         seeds=max(len(seeds) for seeds in values.values()),
         intervals=intervals,
         ours=ours,
-        tried="" if holds == "yes" else tried,
+        remark="" if holds == "yes" else remark,
     )
 
 

@@ -126,9 +126,9 @@ def claims(results: Results) -> list[Claim]:
             ),
             BELOW,
             what="error on training samples over the network's",
-            tried=(
-                "with weight decay chosen on validation motions the feed-forward network does not "
-                "fit the noise; the paper does not say how its networks were regularised"
+            remark=(
+                "Conjecture: weight decay chosen on validation motions keeps it from fitting the "
+                "noise; the paper does not say how its networks were regularised"
             ),
         ),
         _overfits(results),
@@ -146,9 +146,9 @@ def claims(results: Results) -> list[Claim]:
             _generalisation(results, "identified"),
             SAME,
             what="error on unseen over that on training letters, without noise",
-            tried=(
-                "with few letters some parameters are not excited, so that unseen letters use "
-                "what noise has put there"
+            remark=(
+                "Conjecture: with few letters some parameters are not excited, and unseen letters "
+                "use what noise has put there"
             ),
         ),
     ]
@@ -183,7 +183,9 @@ def _greater_difference(results: Results) -> Claim | None:
         holds=holds,
         seeds=results.of("delan").seeds,
         intervals=intervals,
-        tried="" if holds == "yes" else "more seeds make the steps between many letters clear",
+        remark=""
+        if holds == "yes"
+        else "Conjecture: with many letters the spread over seeds is larger than the change",
     )
 
 
@@ -197,7 +199,7 @@ def _overfits(results: Results) -> Claim | None:
         ),
         OVERFITTED,
         what="error on noisy training samples over that of the true model",
-        tried="weight decay and early stopping, chosen on validation, keep it from fitting noise",
+        remark="Conjecture: weight decay and early stopping keep it from fitting noise",
     )
 
 

@@ -315,7 +315,7 @@ def _better(
         BELOW,
         what="error over the feed-forward network's",
         ours=ours,
-        tried="with many letters both come near the analytic model, and no lead is left",
+        remark="Conjecture: with many letters both come near the analytic model",
     )
 
 
@@ -366,9 +366,9 @@ def _deviates(results: Results) -> Claim | None:
         {"": strays},
         Criterion(f"farther than the legible {LEGIBLE * 1e3:.0f} mm", low=LEGIBLE),
         what="largest distance of the pen from its path [m]",
-        tried=(
-            f"{STEPS_PER_SECOND:g} learning steps a second suffice for it: low gains alone keep "
-            "the pen nearer than that once gravity is learned"
+        remark=(
+            f"Conjecture: {STEPS_PER_SECOND:g} learning steps a second suffice for it; the low "
+            "gains keep the pen nearer than that once gravity is learned"
         ),
     )
     return noted(claim, more)
@@ -388,7 +388,7 @@ def _in_real_time(results: Results) -> Claim | None:
         shares,
         Criterion(f"a share of late torques below {LATE:g}", high=LATE),
         what="share of late torques in runs by the wall clock",
-        tried="other processes on the machine delay a loop without real-time priority",
+        remark="Conjecture: other processes on the machine delay a loop without real-time priority",
     )
 
 
@@ -411,7 +411,7 @@ def _as_in_real_time(results: Results) -> Claim | None:
         SAME,
         what="error over that of the stepped run",
         ours=True,
-        tried="the budget of a stepped run is fixed; that of a real one depends on the machine",
+        remark="Conjecture: the budget of a real run depends on the load of the machine",
     )
 
 

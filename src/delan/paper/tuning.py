@@ -8,6 +8,7 @@ choice. The best candidates stand in `candidates.CHOSEN`.
 from collections.abc import Mapping
 
 import numpy as np
+from matplotlib.ticker import NullFormatter
 
 from ..figures import drawing
 from ..joints import Dataset
@@ -116,6 +117,8 @@ def draw(results: Results) -> Mapping[str, Drawn]:
                 (marks,) = axes.plot(errors, places, style.marker, color=style.colour, markersize=4)
                 marks.set_label(style.label)
             axes.set_xscale("log")
+            # Labels between the powers of ten would overlap in axes this narrow.
+            axes.xaxis.set_minor_formatter(NullFormatter())
             axes.set_title(f"{task}, {kind}", loc="left")
             axes.set_xlabel("validation nMSE")
             axes.grid(axis="x")
