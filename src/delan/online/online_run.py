@@ -26,7 +26,8 @@ from ..robots.robot import Robot, low_gains, safe_torque
 from ..robots.tolerances import produced
 from .controller import Direct, FeedForward
 from .learner import LearnerSettings
-from .loop import LoopSettings, Observers
+from .loop import LoopSettings
+from .rig import Observers
 from .session import (
     OnlineOutcome,
     SessionSettings,
