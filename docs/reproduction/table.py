@@ -1,4 +1,4 @@
-"""The claims of a run as a Markdown table, for `docs/reproduction.md`: python
+"""The claims of a run as Markdown tables, for `docs/reproduction.md`: python
 docs/reproduction/table.py usual
 """
 
@@ -8,18 +8,35 @@ from pathlib import Path
 
 from delan.report.reproduction_page import MARKS
 
+HEAD = ("claim", "asked", "measured here", "seeds", "")
 
-def table(run: str) -> str:
-    """One row for each claim of the run's `claims.json`."""
+
+def table(claims: list[dict]) -> str:
+    """Return one row for each claim, and below the table the remarks where one fails."""
+    lines = [HEAD, ("---",) * len(HEAD)]
+    remarks = []
+    for claim in claims:
+        mark = MARKS[claim["holds"]]
+        verdict = f"{mark['sign']} {mark['word']}"
+        seeds = str(claim["seeds"])
+        lines.append((claim["claim"], claim["asked"], claim["measured"], seeds, verdict))
+        if claim.get("remark"):
+            remarks.append(f"- *{claim['claim']}* {mark['word']}. {claim['remark']}.")
+    rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join([rows, "", *remarks])
+
+
+def main(run: str) -> None:
+    """Print the claims of the paper and those of this package."""
     claims = json.loads((Path(__file__).parent / run / "claims.json").read_text())
-    verdict = {name: f"{mark['sign']} {mark['word']}" for name, mark in MARKS.items()}
-    rows = [
-        (one["claim"], one["asked"], one["measured"], str(one["seeds"]), verdict[one["holds"]])
-        for one in claims
-    ]
-    lines = [("claim", "asked", "measured here", "seeds", ""), ("---",) * 5, *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    lists = {
+        "Claims of the paper": [claim for claim in claims if not claim.get("ours")],
+        "Claims of this package": [claim for claim in claims if claim.get("ours")],
+    }
+    for title, rows in lists.items():
+        if rows:
+            print(f"### {title}\n\n{table(rows)}\n")
 
 
 if __name__ == "__main__":
-    print(table(sys.argv[1]))
+    main(sys.argv[1])

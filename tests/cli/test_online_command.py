@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import delan
 from delan.cli.main import app
-from delan.cli.online_command import print_summary
+from delan.cli.online_command import print_summary, read_letters
 from delan.errors import SettingsError
 from delan.online import online_run as online_run_module
 from delan.online import recorder as recorder_module
@@ -24,6 +24,7 @@ from delan.online.online_run import OnlineRun, run_online
 from delan.online.recorder import Recorder, owned_folder
 from delan.online.rig import Observers
 from tests.support.stand_ins import CHAIN, StandInLearner
+from tests.support.strokes import write_strokes
 
 PLAIN = OnlineRun(model="none", letters="c", seconds=1.0, clock="stepped")
 KEYS = {
@@ -231,3 +232,31 @@ def test_a_misspelt_robot_leaves_no_folder(tmp_path, monkeypatch):
     assert shown.exit_code == 1
     assert "unknown robot 'two-links'" in shown.output
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "letters", "alphabet"),
+    [
+        ("a,d", "ad", "own"),
+        ("uci=my, strokes.npz", "adegmnru", "uci=my, strokes.npz"),
+        ("a,d,uci=x.mat", "ad", "uci=x.mat"),
+    ],
+)
+def test_letters_name_the_file_of_their_strokes(text, letters, alphabet):
+    assert read_letters(text) == (letters, alphabet)
+
+
+def test_recorded_strokes_are_written(tmp_path):
+    path = write_strokes(tmp_path / "strokes.npz")
+    shown = online(
+        "two-link",
+        "--model",
+        "analytic",
+        "--letters",
+        f"c,uci={path}",
+        "--json",
+        "-o",
+        f"{tmp_path}/out",
+    )
+    assert shown.exit_code == 0, shown.output
+    assert json.loads(shown.stdout)["letters"] == f"uci={path}"

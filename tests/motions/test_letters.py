@@ -6,19 +6,14 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from delan.errors import DataError
-from delan.motions.letters import LETTERS, draw_stroke, read_pen_strokes
+from delan.errors import DataError, SettingsError
+from delan.motions.alphabet import OWN, alphabet_named
+from delan.motions.letters import LETTERS, draw_letter, draw_stroke, read_pen_strokes
 from delan.robots.arms import follow, pen_position
 from tests.conftest import SHARED
+from tests.support.strokes import circle, write_strokes
 
 PLACE = {"origin": (0.4, -0.2), "size": 0.25, "duration": 2.0, "label": "a"}
-
-
-def circle(samples: int = 150) -> np.ndarray:
-    """Return force and velocities of a pen that draws a circle of radius 1 in 0.75 s."""
-    angle = np.linspace(0, 2 * np.pi, samples)
-    rate = 2 * np.pi / (samples / 200)
-    return np.stack([np.ones(samples), -rate * np.sin(angle), rate * np.cos(angle)], axis=1)
 
 
 def write_mat(path: Path) -> Path:
@@ -97,3 +92,36 @@ def test_bad_strokes_are_named(tmp_path):
         np.savez(file, a_0=circle(), a_1=np.full((20, 3), np.nan))
     with pytest.raises(DataError, match="column a_1: expected at least 10 finite rows"):
         read_pen_strokes(tmp_path / "strokes.npz")
+
+
+def test_an_alphabet_is_asked_for_by_a_word(tmp_path):
+    place = {"origin": (0.4, -0.15), "height": 0.2, "speed": 0.45, "dt": 2e-3}
+    recorded = alphabet_named(f"uci={write_strokes(tmp_path / 'all.npz')}")
+    pen = recorded.pen("a", **place)
+    # A circle of 0.3 m across, 1.5 heights, at the mean speed of the pen.
+    np.testing.assert_allclose(np.ptp(pen.q, axis=0), 0.3, atol=5e-3)
+    assert pen.t[-1] == pytest.approx(np.pi * 0.3 / 0.45, rel=0.02)
+    second = recorded.pen("a", **place, sample=1)
+    np.testing.assert_array_equal(second.q, recorded.pen("a", **place, sample=3).q)
+    assert not np.array_equal(second.q, pen.q)
+    own = alphabet_named(OWN).pen("a", **place)
+    np.testing.assert_array_equal(own.q, draw_letter("a", **place).q)
+
+
+def test_an_alphabet_without_a_letter_is_refused(tmp_path):
+    path = write_strokes(tmp_path / "some.npz", "abc")
+    with pytest.raises(SettingsError, match="has no stroke of d, e, g"):
+        alphabet_named(f"uci={path}")
+    with pytest.raises(SettingsError, match="unknown letters 'mine'"):
+        alphabet_named("mine")
+
+
+def test_real_strokes_are_written_as_fast_as_the_own_letters(real_strokes):
+    alphabet = alphabet_named(f"uci={SHARED / 'uci_letters_3_each.npz'}")
+    place = {"origin": (0.4, -0.15), "height": 0.2, "speed": 0.45, "dt": 5e-3}
+    assert "60 recorded pen strokes" in alphabet.description
+    for letter in LETTERS:
+        pen = alphabet.pen(letter, **place)
+        mean = np.linalg.norm(pen.qd, axis=1).mean()
+        assert mean == pytest.approx(0.45, rel=0.1)
+        assert np.abs(follow(pen).qd).max() < 10

@@ -114,6 +114,34 @@ def test_the_better_the_model_the_better_the_tracking():
     assert 0.05 < np.sqrt(none) < 0.3
 
 
+def test_a_desired_state_at_200_hz_is_held_in_between():
+    """At 500 Hz, updates at 200 Hz are due in periods 0, 3, 5, 8, 10, …"""
+    result = run(NoFeedForward(TWO_LINK.joints), settings=LoopSettings(reference_rate=200.0))
+    gains = LOW_GAINS["two_link"]
+    due = np.ceil(np.arange(len(result.t)) * 2.5 - 1e-9).astype(int)
+    held = due[np.searchsorted(due, np.arange(len(result.t)), side="right") - 1]
+    wanted = gains.stiffness * (result.q_des[held] - result.q)
+    wanted = wanted + gains.damping * (result.qd_des[held] - result.qd)
+    np.testing.assert_allclose(result.tau, wanted, atol=1e-9)
+    assert held[:6].tolist() == [0, 0, 0, 3, 3, 5]
+    # The log has the reference itself, so that the tracking error is that of its sampling points.
+    every_period = run(NoFeedForward(TWO_LINK.joints))
+    np.testing.assert_array_equal(result.q_des, every_period.q_des)
+
+
+def test_braking_is_followed_in_every_period():
+    stop = threading.Event()
+    settings = LoopSettings(reference_rate=2.0)
+
+    def progress(now: LoopProgress) -> None:
+        if now.t >= 0.6:
+            stop.set()
+
+    result = run(Direct(TWO_LINK_BODY), settings=settings, stop=stop, progress=progress)
+    assert result.ended == "interrupted"
+    assert np.abs(result.qd[-1]).max() < 0.05 * np.abs(result.qd).max()
+
+
 @pytest.mark.parametrize("name", ["wam4", "wam7"])
 def test_the_wams_low_gains_hold_it_and_no_more(name):
     arm = ARMS[name]
@@ -906,6 +934,8 @@ def test_a_reference_that_cannot_be_followed_is_refused(name):
             {"feed_forward_rate": 600.0},
             "feed_forward_rate is 600 Hz",
         ),
+        ({"reference_rate": 501.0}, "reference_rate is 501 Hz, expected at most"),
+        ({"reference_rate": 0.0}, "reference_rate is 0 Hz"),
         ({"stop": np.nan}, "stop must be positive and finite, got nan"),
     ],
 )

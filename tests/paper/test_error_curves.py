@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import bootstrap, trim_mean
 
-from delan.paper.comparison import bootstrap_interval, interquartile_mean, pooled, seed_statistics
+from delan.paper.claims import bootstrap_interval, interquartile_mean
+from delan.paper.comparison import pooled, seed_statistics
 
 
 def test_the_spread_is_that_of_the_percentiles_of_the_paper():

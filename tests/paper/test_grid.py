@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import time
-from concurrent.futures import BrokenExecutor
+from concurrent.futures import BrokenExecutor, Future
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ import pytest
 
 from delan.errors import SettingsError
 from delan.paper import grid
-from delan.paper.backends import Backend, open_workers
+from delan.paper.backends import Backend, Workers, open_workers
 from delan.paper.cells import Cell, Store, Stored, code_version
 from delan.paper.grid import GridProgress, Outcome, forget_programs, run_grid
 from tests.support import toy_cells
@@ -154,6 +154,27 @@ def test_the_longest_cells_come_first(tmp_path, store):
         progress=received.append,
     )
     assert [now.last.cell.seed for now in received if now.last] == [9, 5, 3, 1]
+
+
+def test_runs_by_the_wall_clock_have_the_machine_for_themselves():
+    started: list[tuple[str, int]] = []
+
+    running: list[Future] = []
+
+    def submit(task: Any) -> Future:
+        started.append((task.cell.model, sum(not future.done() for future in running)))
+        future: Future = Future()
+        running.append(future)
+        threading.Timer(0.05, future.set_result, [None]).start()
+        return future
+
+    tasks = []
+    for number, clock in enumerate(("stepped", "stepped", "wall", "wall")):
+        tasks.append(grid._Task("x", Cell.of("toy", clock, seed=number, clock=clock), "code"))
+    workers = Workers(2, submit)
+    done = list(grid._completed(tasks, workers, threading.Event(), lambda cell: None))
+    assert len(done) == 4
+    assert started == [("stepped", 0), ("stepped", 1), ("wall", 0), ("wall", 0)]
 
 
 def test_an_interrupt_keeps_what_was_finished_and_ends_the_workers(tmp_path, store):

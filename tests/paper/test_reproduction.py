@@ -22,7 +22,8 @@ from delan.figures import drawing
 from delan.paper import reproduction
 from delan.paper.backends import Backend
 from delan.paper.cells import Cell, Drawn, Experiment, Results, Size, Store, Stored
-from delan.paper.comparison import bootstrap_interval, pooled, seed_statistics
+from delan.paper.claims import bootstrap_interval
+from delan.paper.comparison import pooled, seed_statistics
 from delan.paper.grid import GridProgress, Outcome
 from delan.paper.reproduction import (
     CostEstimate,
@@ -34,6 +35,7 @@ from delan.paper.reproduction import (
 from delan.report import reproduction_page as report
 from delan.report.reproduction_page import write_reproduction
 from tests.support import toy_experiments as toy
+from tests.support.strokes import write_strokes
 
 QUICK = Size("quick")
 
@@ -106,11 +108,17 @@ def test_the_page_needs_no_other_file(computed):
         "✓ holds",
         "◐ partly",
         "✕ does not hold",
+        "? not decided",
         "Fig. 1 a and b",
         "delan reproduce --quick &lt;again&gt;",
     ):
         assert word in text
-    assert "Of 3 claims, 1 holds, 1 holds partly and 1 does not." in text
+    paper = "Of 3 claims of the paper, 1 holds, 1 holds partly, 1 does not and 0 are not decided."
+    assert paper in text
+    assert "Of 1 claim of the package," in text
+    assert text.index("Claims of the paper") < text.index("Claims of this package")
+    assert "Tried: more letters." in text
+    assert "own alphabet." in text
     assert "Few letters &amp; many" in text
     assert "Error &lt;b&gt;against&lt;/b&gt;" in text
     assert "<i>" not in text
@@ -141,10 +149,10 @@ def test_the_table_has_the_statistics_over_seeds(computed):
 
 def test_claims_are_a_list_for_scripts(computed):
     claims = json.loads((computed.settings.out / "claims.json").read_text())
-    assert [claim["holds"] for claim in claims] == ["yes", "partly", "no"]
-    assert all(
-        list(claim) == ["claim", "where", "measured", "asked", "holds", "seeds"] for claim in claims
-    )
+    assert [claim["holds"] for claim in claims] == ["yes", "partly", "no", "undecided"]
+    assert [claim["ours"] for claim in claims] == [False, False, False, True]
+    fields = {"claim", "where", "measured", "asked", "holds", "seeds"}
+    assert all(claim.keys() >= fields | {"intervals", "remark"} for claim in claims)
     assert claims[0]["seeds"] == 3
 
 
@@ -370,6 +378,8 @@ def test_an_interrupt_keeps_finished_cells_and_says_how_to_continue(command, tmp
         (["--quick", "--paper"], "--quick and --paper are two sizes"),
         (["--address", "tcp://there:8786"], "choose the backend dask or ray"),
         (["--redraw"], "nothing is stored in results/cells"),
+        (["--letters", "uci=nowhere.npz"], "nowhere.npz: no such file"),
+        (["--letters", "mine"], "unknown letters 'mine'; give own, or uci=FILE"),
         (["-o", "there/results"], "cannot make the folder"),
         (
             ["--data", "nowhere"],
@@ -389,6 +399,8 @@ def test_what_cannot_be_done_is_said_in_a_line(command, words, message):
     [
         ReproduceSettings(),
         ReproduceSettings(Size("paper", 7, "my data"), ("slope", "odd"), Path("else where")),
+        ReproduceSettings(Size("quick", letters="uci=my strokes.npz", engine="pybullet")),
+        ReproduceSettings(Size("quick", wall_clock=True)),
         ReproduceSettings(Size("quick"), backend=Backend("ray", "ray://head:10001", 8)),
     ],
 )
@@ -396,6 +408,7 @@ def test_the_command_on_the_page_asks_for_the_same(command, monkeypatch, tmp_pat
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my data").mkdir()
     (tmp_path / "my data" / "published_letters.npz").touch()
+    write_strokes(tmp_path / "my strokes.npz")
     asked = []
     monkeypatch.setattr(
         reproduce_command, "run_reproduction", lambda settings, **_: asked.append(settings) or 0

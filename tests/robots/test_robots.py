@@ -17,12 +17,13 @@ from delan.learning.scores import evaluate
 from delan.models.rigid_body import RigidBody
 from delan.motions.cosines import cosines
 from delan.robots import from_mjcf, from_urdf
-from delan.robots.arms import TWO_LINK, WAM4, WAM4_ANALYTIC, WAM7, WAM7_ANALYTIC
+from delan.robots.arms import DRIVE_INERTIA, TWO_LINK, WAM4, WAM4_ANALYTIC, WAM7, WAM7_ANALYTIC
 from delan.robots.cable_drive import CableDrivenRobot, CableSettings
 from delan.robots.description import Arm
 from delan.robots.mujoco_robot import MujocoRobot
 from delan.robots.robot import Robot, physics_steps, safe_torque
 from delan.robots.robot_files import urdf_limits
+from delan.robots.tolerances import produced
 from tests.support.tracking import track
 
 pytest.importorskip("pybullet", reason="PyBullet is an extra")
@@ -294,7 +295,12 @@ def test_cable_drives_stretch_and_stick_and_encoders_count_whole_steps():
     robot.reset(pose)
     hold = RigidBody.from_urdf(WAM4.urdf()).inverse_dynamics(pose, np.zeros(4), np.zeros(4))
     state = [robot.step(hold) for _ in range(500)][-1]
-    steps = state.q / np.array(robot.settings.encoder_step[:4])
+    # Encoders sit on the motors; those of joints 2 and 3 turn by q₂ − q₃/ρ and −q₂ − q₃/ρ.
+    ((_, _, ratio),) = robot.settings.differentials[:1]
+    motors = np.array(
+        [state.q[0], state.q[1] - state.q[2] / ratio, -state.q[1] - state.q[2] / ratio, state.q[3]]
+    )
+    steps = motors / np.array(robot.settings.encoder_step[:4])
     np.testing.assert_allclose(steps, np.round(steps), atol=1e-6)
     stretch = np.abs(state.q - robot.link_state.q)
     assert stretch.max() > 1e-3
@@ -527,3 +533,38 @@ def test_broken_mjcf_is_refused_by_name(text, message, tmp_path):
 def test_a_missing_file_is_reported(tmp_path):
     with pytest.raises(RobotError, match=r"none\.urdf: .*No such file or directory"):
         from_urdf(tmp_path / "none.urdf")
+
+
+def test_the_differential_gives_the_published_inertia_to_both_joints():
+    """The maker publishes one inertia for each joint; two equal motors must make both numbers."""
+    motors = np.array([[1.0, -1 / 1.68], [-1.0, -1 / 1.68]])
+    each = DRIVE_INERTIA[1] / 2
+    np.testing.assert_allclose(
+        motors.T @ (each * motors), np.diag(DRIVE_INERTIA[1:3]), rtol=1e-4, atol=1e-12
+    )
+
+
+def test_a_motor_of_a_differential_rubs_on_both_joints():
+    """With one joint driven, friction of its two motors cancels in the other joint."""
+    robot = CableDrivenRobot(WAM4, CableSettings(delay=0))
+    robot.reset(np.zeros(4))
+    weightless(robot)
+    state = [robot.step(np.array([0.0, 8.0, 0.0, 0.0])) for _ in range(50)][-1]
+    assert abs(state.qd[1]) > 0.1
+    assert abs(state.qd[2]) < 0.05 * abs(state.qd[1])
+
+
+def weightless(robot: CableDrivenRobot) -> None:
+    robot._links.model.opt.gravity[:] = 0.0
+
+
+def test_arms_of_a_series_differ_within_the_tolerances():
+    drawn = WAM7
+    one = produced(drawn, seed=1)
+    for link, made in zip(drawn.links, one.links, strict=True):
+        shift = np.abs(np.array(made.xyz) - link.xyz)
+        turn = np.degrees(np.abs(np.array(made.rpy) - link.rpy))
+        assert 0 < shift.max() <= 8e-4
+        assert 0 < turn.max() <= 0.5
+        assert (made.mass, made.inertia) == (link.mass, link.inertia)
+    assert produced(drawn, seed=1) == one != produced(drawn, seed=2)

@@ -4,7 +4,8 @@ import math
 from collections.abc import Mapping
 
 from delan.figures import LEARNED, RIVAL, drawing
-from delan.paper.cells import Cell, Claim, Drawn, Experiment, Result, Results, Size
+from delan.paper.cells import Cell, Drawn, Experiment, Result, Results, Size
+from delan.paper.claims import Claim
 
 
 def slope_cells(size: Size) -> list[Cell]:
@@ -50,7 +51,7 @@ def draw_slope(results: Results) -> Mapping[str, Drawn]:
 
 
 def slope_claims(results: Results) -> list[Claim]:
-    def claim(text: str, holds) -> Claim:
+    def claim(text: str, holds, *, ours: bool = False) -> Claim:
         return Claim(
             text,
             "Fig. 1 a",
@@ -58,6 +59,8 @@ def slope_claims(results: Results) -> list[Claim]:
             "below 1 at every n",
             holds,
             results.seeds,
+            ours=ours,
+            remark="" if holds == "yes" else "Tried: more letters",
         )
 
     return [
@@ -66,6 +69,7 @@ def slope_claims(results: Results) -> list[Claim]:
         ),
         claim("The lead grows as letters become few.", "partly"),
         claim("The error vanishes.", "no"),
+        claim("Other seeds say the same.", "undecided", ours=True),
     ]
 
 

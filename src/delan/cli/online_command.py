@@ -45,6 +45,7 @@ RECORDING = "recording.run"
 TRACKING = "tracking.png"
 LETTERS = "letters.png"
 MODEL = "model.delan"
+DEFAULT_LETTERS = "a,d,e,g,m,n,r,u"
 COLUMNS = (
     "time [s]",
     "motion",
@@ -72,7 +73,11 @@ class OnlineRequest:
     reference: Literal["letters", "cosines"] | None = option(
         None, help="Motions to follow; default: letters for the two-link arm, else cosines."
     )
-    letters: str = option("a,d,e,g,m,n,r,u", help="Letters to learn on, repeatedly.")
+    letters: str = option(
+        DEFAULT_LETTERS,
+        help="Letters to learn on, repeatedly; with uci=FILE as recorded pen strokes, such as "
+        "uci=FILE or a,d,e,uci=FILE.",
+    )
     test: str = option("", help="Letters to test the frozen model on.")
     speed: float = option(1.0, help="Factor on the usual speed.", min=0.1, max=10)
     test_speeds: str = option(
@@ -126,6 +131,7 @@ class OnlineRequest:
         reference = self.reference
         if reference is None:
             reference = "letters" if self.robot == "two-link" else "cosines"
+        letters, alphabet = read_letters(self.letters)
         return OnlineRun(
             robot=self.robot,
             engine=self.engine,
@@ -134,8 +140,9 @@ class OnlineRequest:
             optimizer=self.optimizer,
             model=self.model,
             reference=reference,
-            letters=self.letters.replace(",", "").replace(" ", ""),
-            test=self.test.replace(",", "").replace(" ", ""),
+            letters=letters,
+            alphabet=alphabet,
+            test=_listed(self.test),
             speed=self.speed,
             test_speeds=_numbers("--test-speeds", self.test_speeds, ","),
             seconds=self.seconds,
@@ -144,6 +151,23 @@ class OnlineRequest:
             payload=_payload(self.payload),
             loop=LoopSettings(require_recording=self.require_recording),
         )
+
+
+def read_letters(text: str) -> tuple[str, str]:
+    """Return the letters of `--letters`, and the alphabet: `a,d` or `uci=FILE` or `a,d,uci=FILE`.
+
+    A path may hold commas, so that everything behind `uci=` is the path.
+    """
+    from ..motions.alphabet import OWN, RECORDED
+
+    listed, recorded, file = text.partition(RECORDED)
+    if not recorded:
+        return _listed(listed), OWN
+    return _listed(listed) or _listed(DEFAULT_LETTERS), RECORDED + file
+
+
+def _listed(letters: str) -> str:
+    return letters.replace(",", "").replace(" ", "")
 
 
 def _numbers(option: str, text: str, separator: str) -> tuple[float, ...]:
@@ -221,7 +245,8 @@ def _print_outcome(
     if request.as_json:
         numbers = outcome.as_dict()
         numbers["problems"] += problems
-        typer.echo(json.dumps({**numbers, "seed": request.seed, "files": files}))
+        facts = {"seed": request.seed, "letters": read_letters(request.letters)[1]}
+        typer.echo(json.dumps({**numbers, **facts, "files": files}))
     else:
         print_summary(outcome)
         for problem in problems:

@@ -46,6 +46,13 @@ def references(
         int,
         typer.Option("--motions", help="Cosines: how many different motions.", min=1, metavar="N"),
     ] = 1,
+    letters: Annotated[
+        str,
+        typer.Option(
+            help="Letters: own, or uci=FILE with recorded pen strokes (mixoutALL_shifted.mat, or "
+            "an npz of arrays a_0, a_1, …); the seed chooses the stroke of each letter.",
+        ),
+    ] = "own",
     seed: SeedOption = 0,
 ) -> None:
     """Motions for a robot to follow: letters, smooth cosines, or motions to identify it by; inside
@@ -60,14 +67,9 @@ def references(
     from ..robots import arm_named
 
     arm = arm_named(robot)
-    if count > 1 and kind != "cosines":
-        raise SettingsError(f"--motions counts cosines; leave it out for {kind}")
+    _require_kind(kind, robot, letters, count)
     if kind == "letters":
-        if robot != "two-link":
-            raise SettingsError(
-                f"letters are written by the two-link arm, not by {robot}; use cosines for it"
-            )
-        motions = _letters(speed, dt)
+        motions = _letters(letters, speed, dt, seed)
     elif kind == "cosines":
         motions = _cosines(arm, speed, dt, seed, count)
     else:
@@ -80,11 +82,31 @@ def references(
         typer.echo(f"Motions: {out}")
 
 
-def _letters(speed: float, dt: float) -> list["Trajectory"]:
+def _require_kind(kind: str, robot: str, letters: str, count: int) -> None:
+    """Refuse options that do not belong to this kind of motion."""
+    if letters != "own" and kind != "letters":
+        raise SettingsError(f"--letters {letters} is for letters; leave it out for {kind}")
+    if count > 1 and kind != "cosines":
+        raise SettingsError(f"--motions counts cosines; leave it out for {kind}")
+    if kind == "letters" and robot != "two-link":
+        raise SettingsError(
+            f"letters are written by the two-link arm, not by {robot}; use cosines for it"
+        )
+
+
+def _letters(name: str, speed: float, dt: float, seed: int) -> list["Trajectory"]:
+    from ..motions.alphabet import alphabet_named
     from ..motions.letters import LETTERS
     from ..robots.arms import letter_motion
 
-    return [letter_motion(letter, speed=PEN_SPEED * speed, dt=dt) for letter in LETTERS]
+    alphabet = alphabet_named(name)
+    motions = []
+    for letter in LETTERS:
+        pen_speed = PEN_SPEED * speed
+        motions.append(
+            letter_motion(letter, speed=pen_speed, dt=dt, alphabet=alphabet, sample=seed)
+        )
+    return motions
 
 
 def _cosines(arm: "Arm", speed: float, dt: float, seed: int, count: int) -> list["Trajectory"]:

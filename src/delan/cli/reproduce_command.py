@@ -38,7 +38,7 @@ class ReproduceRequest:
         None,
         metavar="EXPERIMENT",
         help="torque-components, offline-letters, online-letters, online-cosines, "
-        "offline-cosines, noise, published-data or tuning; default: all.",
+        "offline-cosines, noise, published-data, tuning or learning-budget; default: all.",
         show_default=False,
     )
     quick: bool = option(False, "--quick", help="A small grid with few seeds: minutes.")
@@ -61,6 +61,20 @@ class ReproduceRequest:
         None,
         help="Folder with published_letters.npz or wam7_real_neg_500Hz.npz, or one of these files.",
     )
+    letters: str = option(
+        "own",
+        help="Letters to write: own, or uci=FILE with recorded pen strokes (mixoutALL_shifted.mat, "
+        "or an npz of arrays a_0, a_1, …).",
+    )
+    engine: Literal["mujoco", "pybullet"] = option(
+        "mujoco", help="Simulator of rigid arms in the online experiments."
+    )
+    wall_clock: bool = option(
+        False,
+        "--wall-clock",
+        help="online-letters: also run in real time, with the learner in a process of its own, one "
+        "run at a time after all other cells.",
+    )
     out: Path = option(
         Path("results"), "-o", "--out", help="Folder for page, claims, figures and cells."
     )
@@ -75,6 +89,7 @@ class ReproduceRequest:
     @property
     def settings(self) -> "ReproduceSettings":
         """The settings of the reproduction."""
+        from ..motions.alphabet import alphabet_named
         from ..paper.backends import Backend
         from ..paper.cells import Size
         from ..paper.reproduction import EXPERIMENTS, ReproduceSettings, choose
@@ -85,8 +100,17 @@ class ReproduceRequest:
         if self.data is not None:
             _require_data(self.data)
             data = str(self.data)
+        alphabet_named(self.letters)  # refuses a file that cannot be read
+        size = Size(
+            self.size,
+            self.seeds,
+            data,
+            letters=self.letters,
+            engine=self.engine,
+            wall_clock=self.wall_clock,
+        )
         return ReproduceSettings(
-            size=Size(self.size, self.seeds, data),
+            size=size,
             only=tuple(dict.fromkeys(names)),
             out=self.out,
             backend=Backend(self.backend, self.address, self.workers),
@@ -139,16 +163,20 @@ def command_line(settings: "ReproduceSettings") -> str:
     words = ["delan", "reproduce", *settings.only]
     if settings.size.name != "usual":
         words.append(f"--{settings.size.name}")
+    if settings.size.wall_clock:
+        words.append("--wall-clock")
     typed = {
         "--seeds": settings.size.seeds,
         "--data": settings.size.data,
+        "--letters": settings.size.letters,
+        "--engine": settings.size.engine,
         "--backend": settings.backend.name,
         "--address": settings.backend.address,
         "--workers": settings.backend.workers,
         "--out": settings.out,
     }
     for name, value in typed.items():
-        if value not in (None, "local", Path("results")):  # the defaults
+        if value not in (None, "local", "own", "mujoco", Path("results")):  # the defaults
             words += [name, str(value)]
     return shlex.join(words)
 
@@ -338,9 +366,16 @@ def show_verdicts(reproduction: "Reproduction", written: "Written") -> None:
     from ..report.reproduction_page import MARKS
 
     settings = reproduction.settings
-    for claim in reproduction.claims:
-        mark = MARKS[claim.holds]
-        typer.echo(f"{mark['sign']} {mark['word']}: {claim.claim} Measured: {claim.measured}.")
+    lists = {
+        "Claims of the paper:": reproduction.of_the_paper,
+        "Claims of this package:": reproduction.of_ours,
+    }
+    for title, claims in lists.items():
+        if claims:
+            typer.echo(title)
+        for claim in claims:
+            mark = MARKS[claim.holds]
+            typer.echo(f"{mark['sign']} {mark['word']}: {claim.claim} Measured: {claim.measured}.")
     for result in reproduction.experiments:
         name = result.experiment.name
         for problem in result.problems:
@@ -362,9 +397,12 @@ def summary(reproduction: "Reproduction", written: "Written") -> dict[str, Any]:
     outcomes = reproduction.outcomes
     settings = reproduction.settings
     failed = [outcome for outcome in outcomes if outcome.error is not None]
-    holds = dict.fromkeys(MARKS, 0)
-    for claim in reproduction.claims:
-        holds[claim.holds] += 1
+    lists = {"paper": reproduction.of_the_paper, "ours": reproduction.of_ours}
+    holds = {}
+    for name, claims in lists.items():
+        holds[name] = dict.fromkeys(MARKS, 0)
+        for claim in claims:
+            holds[name][claim.holds] += 1
     problems = []
     for result in reproduction.experiments:
         problems += [f"{result.experiment.name}: {problem}" for problem in result.problems]
@@ -375,6 +413,8 @@ def summary(reproduction: "Reproduction", written: "Written") -> dict[str, Any]:
         "experiments": [result.experiment.name for result in reproduction.experiments],
         "size": settings.size.name,
         "seeds": settings.size.seeds,
+        "letters": settings.size.letters,
+        "engine": settings.size.engine,
         "cells": {
             "done": len(outcomes) - len(failed),
             "stored": sum(outcome.stored for outcome in outcomes),

@@ -43,6 +43,25 @@ class FeedForward(Protocol):
         ...
 
 
+def newest_update(period: int, share: float) -> int:
+    """Return the number of the newest update that is due in a period.
+
+    `share` is the rate of the updates over that of the periods, at most 1.
+    """
+    # period · share may lie just below an integer that it equals in exact arithmetic.
+    return int(period * share + 1e-9)
+
+
+def first_period(update: int, share: float) -> int:
+    """Return the first period in which an update is due."""
+    return math.ceil(update / share - 1e-9)
+
+
+def period_of_update(period: int, share: float) -> int:
+    """Return the period in which the newest update that is due in a period was due first."""
+    return first_period(newest_update(period, share), share)
+
+
 class TrackingController:
     """τ = Kp (q_des − q) + Kd (q̇_des − q̇) + τ_ff, with τ_ff updated at a lower rate than control.
 
@@ -76,8 +95,7 @@ class TrackingController:
         """Begin the next update before period k, unless one is pending."""
         if self._pending is None:
             self._pending = max(self._due_in(k), self._in_use + 1)
-            period = math.ceil(self._pending / self._share - 1e-9)
-            self._model.begin(target(max(k, period)))
+            self._model.begin(target(max(k, first_period(self._pending, self._share))))
 
     def collect(self, k: int, *, wait: bool = False) -> None:
         """Use the update that is due in period k, if it is ready."""
@@ -93,8 +111,7 @@ class TrackingController:
 
     def _due_in(self, k: int) -> int:
         """Return the number of the newest update that is due in period k."""
-        # k · share may lie just below an integer that it equals in exact arithmetic.
-        return int(k * self._share + 1e-9)
+        return newest_update(k, self._share)
 
 
 class NoFeedForward:

@@ -7,66 +7,24 @@ bit for bit.
 
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float
 
-from ..errors import SettingsError
 from ..joints import JointState, JointTarget, Trajectory
-from .admission import Admission, AdmissionSettings, Intake
+from .admission import Admission, Intake
 from .broadcast import ShownPeriod
 from .clocks import Clock, Deadlines, SteppedClock, Tick
-from .controller import TrackingController
-from .guard import Guard, GuardSettings
+from .controller import TrackingController, period_of_update
+from .guard import Guard
+from .loop_settings import LoopSettings
 from .process import no_garbage_collection, stopped_by_signals, workers_follow
 from .rig import Observers, Rig
 from .schedule import Schedule, make_schedule
 from .stats import Ending, Event, Log, LoopProgress, LoopResult, LoopStats
 
 Vector = Float[np.ndarray, " dof"]
-
-
-@dataclass(frozen=True)
-class LoopSettings:
-    """Rates and behaviour of the loop.
-
-    Attributes:
-        rate: control rate [Hz]; must be that of the robot.
-        feed_forward_rate: rate at which τ_ff is updated [Hz].
-        training: pass samples to the learner and take its models; otherwise the model is frozen.
-        progress: time between two calls of the progress callback [s].
-        stop: time in which the robot is braked when it has to stop [s]; it is held as long again.
-        stall: if the loop stands still for this time [s], the robot is held, for `stop` [s], before
-            it returns to the motion.
-        require_recording: stop the robot if a row cannot be recorded.
-        catches_up: step the robot through periods that passed before the loop could act. True for
-            a simulation, False for a real robot, which moves by itself.
-        admission: how learned models are judged.
-        guard: thresholds on states and torques.
-    """
-
-    rate: float = 500.0
-    feed_forward_rate: float = 200.0
-    training: bool = True
-    progress: float = 0.2
-    stop: float = 0.3
-    stall: float = 0.2
-    require_recording: bool = False
-    catches_up: bool = True
-    admission: AdmissionSettings = field(default_factory=AdmissionSettings)
-    guard: GuardSettings = field(default_factory=GuardSettings)
-
-    def __post_init__(self) -> None:
-        for name in ("rate", "feed_forward_rate", "progress", "stop", "stall"):
-            value = getattr(self, name)
-            if not 0 < value < float("inf"):
-                raise SettingsError(f"{name} must be positive and finite, got {value}")
-        if self.feed_forward_rate > self.rate:
-            raise SettingsError(
-                f"feed_forward_rate is {self.feed_forward_rate:g} Hz, expected at most the "
-                f"control rate of {self.rate:g} Hz"
-            )
 
 
 def run_loop(
@@ -147,6 +105,8 @@ class _Run:
         self._braking = max(1, round(settings.stop / robot.dt))
         self._stall = max(1, round(settings.stall / robot.dt))
         self._held = 0  # the period until which the robot is held after a stall
+        self._reference_share = (settings.reference_rate or settings.rate) / settings.rate
+        self._reference_from = 0  # the first period of the reference after a stall
         self._events: list[Event] = []
         self._log = Log(robot.joints.dof, schedule.end + 2 * self._braking)
         self._done = 0
@@ -203,6 +163,7 @@ class _Run:
             self._schedule = reference.rejoined(
                 self._done, state.q, self._braking, self._schedule, self._robot.limits, self._dt
             )
+            self._reference_from = self._done
         return tick
 
     def _pass(self, period: int) -> None:
@@ -285,6 +246,7 @@ class _Run:
         else:
             return
         self._schedule = self._schedule.braked(k, self._braking, self._dt, self._robot.limits)
+        self._reference_share = 1.0  # braking is followed in every period
 
     def _unrecorded(self) -> bool:
         """Return whether rows are missing in a recording that is required."""
@@ -297,7 +259,10 @@ class _Run:
         if self._guard.stopped is not None:
             return self._guard.damped(self._state, self._controller.gains.damping)
         self._guard.counts["target"] += int(self._schedule.cut[k - self._schedule.first])
-        feedback = self._controller.feedback(self._state, self._schedule.target(k))
+        # A desired state that is updated less often than the control is held in between.
+        sampled = period_of_update(k, self._reference_share)
+        target = self._schedule.target(max(sampled, self._reference_from))
+        feedback = self._controller.feedback(self._state, target)
         return self._guard.torque(self._state, feedback, self._controller.feed_forward)
 
     def _apply(self, tau: Vector) -> None:

@@ -14,6 +14,7 @@ from ..identification.identify import IdentifySettings, identify
 from ..joints import Dataset, JointState, Trajectory
 from ..models.friction import FrictionSettings
 from ..models.rigid_body import RigidBody
+from ..motions.alphabet import OWN, alphabet_named
 from ..motions.cosines import cosines as cosines
 from ..motions.letters import LETTERS
 from ..robots import arm_named
@@ -22,6 +23,7 @@ from ..robots.cable_drive import CableDrivenRobot
 from ..robots.description import Arm
 from ..robots.mujoco_robot import MujocoRobot
 from ..robots.robot import Robot, low_gains, safe_torque
+from ..robots.tolerances import produced
 from .controller import Direct, FeedForward
 from .learner import LearnerSettings
 from .loop import LoopSettings
@@ -61,10 +63,13 @@ class OnlineRun:
             `feedforward`, `delan` or `chain`, learned during the run.
         reference: `letters` (two-link arm only) or `cosines`.
         letters, test: letters to learn on, repeatedly, and letters to test the frozen model on.
+        alphabet: `own` letters, or `uci=FILE` for recorded pen strokes; the seed chooses which
+            stroke of a letter is written.
         speed, test_speeds: factor on the usual speed; factors for the test on cosines.
         motions: number of different cosine motions to learn on; 0 for new ones each time.
         test_on: whether to test on `unseen` cosine motions or on those `seen` in training.
-        drive: `rigid`, or `cable`: elastic cables with friction, measured by motor encoders.
+        drive: `rigid`, or `cable`: elastic cables with friction, measured by motor encoders, on
+            an arm whose joints are within production tolerances; the seed chooses the arm.
         seconds: how long to learn [s]; at least one motion is followed.
         payload: (time [s], fraction) at which the last link becomes heavier; rigid MuJoCo only.
         friction, optimizer, clock, seed, steps_per_second, loop, learner: see `SessionSettings`.
@@ -76,6 +81,7 @@ class OnlineRun:
     reference: Literal["letters", "cosines"] = "letters"
     letters: str = "adegmnru"
     test: str = ""
+    alphabet: str = OWN
     speed: float = 1.0
     test_speeds: tuple[float, ...] = ()
     motions: int = 0
@@ -118,8 +124,10 @@ class OnlineRun:
             raise SettingsError(
                 f"letters are written by the two-link arm only; use cosines for {self.robot}"
             )
-        if self.reference == "letters" and not self.letters:
-            raise SettingsError("no letters to write; give at least one")
+        if self.reference == "letters":
+            if not self.letters:
+                raise SettingsError("no letters to write; give at least one")
+            alphabet_named(self.alphabet)  # raises if the file cannot be read
         if self.motions < 0 or (self.test_on == "seen" and self.motions == 0):
             raise SettingsError(f"testing on seen motions needs motions ≥ 1, got {self.motions}")
 
@@ -198,7 +206,13 @@ def evaluation_motions(settings: OnlineRun) -> dict[str, list[Trajectory]]:
 
 
 def _letter(settings: OnlineRun, letter: str) -> Trajectory:
-    return letter_motion(letter, speed=PEN_SPEED * settings.speed, dt=1 / settings.loop.rate)
+    return letter_motion(
+        letter,
+        speed=PEN_SPEED * settings.speed,
+        dt=1 / settings.loop.rate,
+        alphabet=alphabet_named(settings.alphabet),
+        sample=settings.seed,
+    )
 
 
 def _cosines(settings: OnlineRun, number: int, speed: float) -> Trajectory:
@@ -216,7 +230,7 @@ def make_robot(settings: OnlineRun) -> Robot:
 
         return PybulletRobot(settings.arm, dt=dt)
     if settings.drive == "cable":
-        return CableDrivenRobot(settings.arm, dt=dt)
+        return CableDrivenRobot(produced(settings.arm, seed=settings.seed), dt=dt)
     robot = MujocoRobot.of(settings.arm, dt=dt)
     return robot if settings.payload is None else DisturbedRobot(robot, settings.payload)
 

@@ -13,12 +13,13 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 
 from ..errors import SettingsError
+from ..motions.alphabet import OWN
 from ..storage import write_whole
+from .claims import Claim
 
 Setting = float | int | str
 # The result of a cell: numbers, strings, lists and dicts of them, as JSON can hold them.
 Result = dict[str, Any]
-Holds = Literal["yes", "no", "partly"]
 SizeName = Literal["quick", "usual", "paper"]
 
 
@@ -52,6 +53,11 @@ class Cell:
         }
 
     @property
+    def alone(self) -> bool:
+        """Whether it needs the machine for itself, as a run by the wall clock does."""
+        return dict(self.setting).get("clock") == "wall"
+
+    @property
     def key(self) -> str:
         """A unique name of the cell, the same on every machine."""
         return hashlib.sha256(json.dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()[:20]
@@ -64,11 +70,17 @@ class Size:
     Attributes:
         seeds: number of seeds for each setting; None for the experiment's default at this size.
         data: a file or folder that the user gave, for experiments on published logs.
+        letters: the alphabet that is written, `own` or `uci=FILE`.
+        engine: the simulator of rigid arms in the online experiments.
+        wall_clock: also run in real time, with the learner in a process of its own.
     """
 
     name: SizeName = "usual"
     seeds: int | None = None
     data: str | None = None
+    letters: str = OWN
+    engine: Literal["mujoco", "pybullet"] = "mujoco"
+    wall_clock: bool = False
 
     def pick(self, *, quick: Any, usual: Any, paper: Any) -> Any:
         """Return the argument that belongs to this size."""
@@ -81,7 +93,7 @@ class Size:
         """Return fewer seeds, for models that no claim is about, unless the user gave a number."""
         if self.seeds:
             return seeds
-        return seeds[: self.pick(quick=quick, usual=3, paper=len(seeds))]
+        return seeds[: self.pick(quick=quick, usual=3, paper=5)]
 
     def data_file(self, name: str) -> Path | None:
         """Return the file of this name that the user gave, or its folder; None if missing."""
@@ -132,28 +144,6 @@ class Drawn(NamedTuple):
 
     figure: Figure
     caption: str
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A claim of the paper in our words, what was measured, what was required, and the verdict."""
-
-    claim: str
-    where: str
-    measured: str
-    asked: str
-    holds: Holds
-    seeds: int
-
-    def as_dict(self) -> dict[str, Any]:
-        return dict(vars(self))
-
-
-def verdict(*tests: bool) -> Holds:
-    """Return whether a claim holds that asks for all of the tests; it holds partly for some."""
-    if all(tests):
-        return "yes"
-    return "partly" if any(tests) else "no"
 
 
 @dataclass(frozen=True)

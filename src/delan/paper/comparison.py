@@ -1,35 +1,18 @@
-"""What experiments compare: models, how each is fitted, and errors over seeds and settings."""
+"""What experiments show of models: their style, and errors over seeds and settings."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-import jax
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from scipy.stats import trim_mean
 
-from ..errors import SettingsError
 from ..figures import drawing
-from ..identification.identify import IdentifySettings, identify
-from ..joints import Dataset
-from ..learning.model_fit import fit_model
-from ..learning.study import Study, TrainingResult
-from ..models.chain import LagrangianChainSettings
-from ..models.dynamics import InverseDynamics
-from ..models.friction import FrictionSettings
-from ..models.networks import FeedForwardSettings, LagrangianNetworkSettings
-from ..models.rigid_body import RigidBody
-from ..robots.description import Arm
-from ..solvers.adam import DescentSettings
-from ..solvers.loss import Objective
-from ..solvers.training import TrainingSettings
-from .cells import Cell, Holds, Results, verdict
+from .cells import Cell, Results
+from .claims import bootstrap_interval, interquartile_mean
 
-Task = Literal["letters", "cosines"]
-RESAMPLES = 2000
 # Smaller errors are rounding; they are drawn here, so that the others keep their room.
 EXACT = 1e-12
 
@@ -65,108 +48,6 @@ STYLES: dict[str, PlotStyle] = {
     ),
     "chain-friction": PlotStyle("chain + friction (not in the paper)", "#e0a0c4", "D", ours=True),
 }
-
-# Added to a rigid model of an arm with friction.
-FRICTION = FrictionSettings(terms=("armature", "viscous", "coulomb", "offset"))
-
-
-@dataclass(frozen=True)
-class TrainingChoice:
-    """How a network is trained; it has two hidden layers of `width` units."""
-
-    optimizer: Literal["adam", "lm"]
-    width: int
-    learning_rate: float = 3e-3
-    weight_decay: float = 0.0
-
-    def __str__(self) -> str:
-        method = "Levenberg–Marquardt"
-        if self.optimizer == "adam":
-            method = f"Adam, learning rate {self.learning_rate:g}"
-        decay = f", weight decay {self.weight_decay:g}" if self.weight_decay else ""
-        return f"2 × {self.width} units, {method}{decay}"
-
-
-# The experiment `tuning` chooses among these, for both networks alike.
-CANDIDATES: tuple[TrainingChoice, ...] = (
-    TrainingChoice("lm", 16),
-    TrainingChoice("lm", 16, weight_decay=1e-5),
-    TrainingChoice("lm", 16, weight_decay=1e-4),
-    TrainingChoice("lm", 16, weight_decay=1e-3),
-    TrainingChoice("adam", 64),
-    TrainingChoice("adam", 64, weight_decay=1e-5),
-    TrainingChoice("adam", 64, weight_decay=1e-4),
-    TrainingChoice("adam", 64, learning_rate=1e-3),
-)
-
-# The best candidates on the validation motions of `delan reproduce tuning`; see its table.
-CHOSEN: dict[tuple[Task, str], TrainingChoice] = {
-    ("letters", "delan"): TrainingChoice("lm", 16, weight_decay=1e-5),
-    ("letters", "feedforward"): TrainingChoice("lm", 16, weight_decay=1e-3),
-    ("cosines", "delan"): TrainingChoice("lm", 16, weight_decay=1e-5),
-    ("cosines", "feedforward"): TrainingChoice("lm", 16, weight_decay=1e-3),
-}
-
-# Largest number of Levenberg–Marquardt iterations; training stops earlier when validation does not
-# improve.
-ITERATIONS = 120
-# Largest number of gradient steps of Adam.
-STEPS = 6_000
-
-
-def train(
-    model: str, dataset: Dataset, choice: TrainingChoice, *, seed: int, friction: bool = False
-) -> TrainingResult:
-    """Train a network; the weights with the lowest error on validation trajectories are kept."""
-    network = FeedForwardSettings(width=choice.width)
-    if model == "delan":
-        network = LagrangianNetworkSettings(width=choice.width)
-    epochs = ITERATIONS
-    if choice.optimizer == "adam":
-        batch = min(DescentSettings.batch, len(dataset))
-        epochs = max(20, STEPS * batch // len(dataset))
-    settings = TrainingSettings(
-        optimizer=choice.optimizer,
-        epochs=epochs,
-        objective=Objective(weight_decay=choice.weight_decay),
-        descent=DescentSettings(learning_rate=choice.learning_rate),
-    )
-    head = FRICTION if friction else None
-    return fit_model(Study.of(dataset, settings, friction=head, key=jax.random.key(seed)), network)
-
-
-def best_of(
-    model: str, dataset: Dataset, choices: Iterable[TrainingChoice], *, seed: int
-) -> tuple[InverseDynamics, TrainingChoice]:
-    """Train a network with each choice; return the one with the lowest validation error."""
-    trained = [(train(model, dataset, choice, seed=seed), choice) for choice in choices]
-    result, choice = min(trained, key=lambda pair: pair[0].validation.torque.nmse_mean)
-    return result.model, choice
-
-
-def fitted(
-    model: str, dataset: Dataset, *, task: Task, believed: Arm, seed: int
-) -> InverseDynamics:
-    """Fit the model of this name; `believed` is the arm that models with given kinematics use."""
-    name, _, extra = model.partition("-")
-    friction = extra == "friction"
-    if name in ("delan", "feedforward"):
-        return train(name, dataset, CHOSEN[task, name], seed=seed, friction=friction).model
-    if name == "chain":
-        settings = TrainingSettings(epochs=ITERATIONS)
-        head = FRICTION if friction else None
-        key = jax.random.key(seed)
-        return fit_model(
-            Study.of(dataset, settings, friction=head, key=key), LagrangianChainSettings()
-        ).model
-    if name == "identified":
-        settings = IdentifySettings()
-        if not friction:
-            settings = IdentifySettings(friction=(), armature=False)
-        return identify(dataset, believed.urdf(), settings).model
-    if model == "newton-euler":
-        return RigidBody.from_urdf(believed.urdf())
-    raise SettingsError(f"unknown model {model!r}; choose one of {', '.join(STYLES)}")
 
 
 @dataclass(frozen=True)
@@ -210,31 +91,6 @@ def pooled(strata: Sequence[Float[np.ndarray, "..."]]) -> SeedStatistics | None:
         iqm=interquartile_mean(pool),
         interval=bootstrap_interval(finite),
     )
-
-
-def interquartile_mean(values: Float[np.ndarray, " seeds"]) -> float:
-    """Return the mean without the lowest and the highest quarter, rounded down to whole values."""
-    return float(trim_mean(values, 0.25))
-
-
-def bootstrap_interval(
-    strata: Sequence[Float[np.ndarray, "..."]], *, seed: int = 0
-) -> tuple[float, float] | None:
-    """Return the 95 % interval of the interquartile mean of all strata (Agarwal et al. 2021).
-
-    Seeds are resampled within each stratum (a setting, a task), never across: differences between
-    strata are not random. None if no stratum has a second seed.
-    """
-    if all(len(values) < 2 for values in strata):
-        return None
-    random = np.random.default_rng(seed)
-    resampled = []
-    for values in strata:
-        if len(values):
-            resampled.append(values[random.integers(len(values), size=(RESAMPLES, len(values)))])
-    means = trim_mean(np.concatenate(resampled, axis=1), 0.25, axis=1)
-    low, high = np.percentile(means, (2.5, 97.5)).tolist()
-    return low, high
 
 
 def draw_curves(
@@ -317,28 +173,33 @@ def draw_speeds(
     return figure
 
 
-def ratio(results: Results, model: str, rival: str) -> Float[np.ndarray, " seeds"]:
-    """Return the test error of a model over that of a rival, for each seed that both have."""
-    mine = {cell.seed: result["test"] for cell, result in results.of(model).rows}
-    its = {cell.seed: result["test"] for cell, result in results.of(rival).rows}
-    return np.array([mine[seed] / its[seed] for seed in sorted(mine.keys() & its.keys())])
+def ratio(
+    results: Results, model: str, rival: str, field: str = "test"
+) -> Float[np.ndarray, " seeds"]:
+    """Return a number of a model over that of a rival, for each seed that both have."""
+    mine = {cell.seed: result[field] for cell, result in results.of(model).rows}
+    its = {cell.seed: result[field] for cell, result in results.of(rival).rows}
+    shared = sorted(mine.keys() & its.keys())
+    return np.array([mine[seed] / its[seed] for seed in shared], dtype=float)
 
 
-def median_ratios(results: Results, over: str, model: str, rival: str) -> dict[Any, float]:
-    """Return the median over seeds of `ratio`, for each value of a setting that has one."""
-    medians = {}
+def ratios_over(
+    results: Results, over: str, model: str, rival: str, *, label: str, field: str = "test"
+) -> dict[str, Float[np.ndarray, " seeds"]]:
+    """Return `ratio` at each value of a setting; `label` formats the value, as in `n = {}`."""
+    found = {}
     for value in results.settings(over):
-        ratios = ratio(results.of(**{over: value}), model, rival)
+        ratios = ratio(results.of(**{over: value}), model, rival, field)
         if len(ratios):
-            medians[value] = float(np.median(ratios))
-    return medians
+            found[label.format(value)] = ratios
+    return found
 
 
-def listed(ratios: Mapping[Any, float], setting: str) -> str:
-    """Return ratios as text; `setting` formats the value of the setting, such as `n = {}`."""
-    return ", ".join(f"{setting.format(value)}: {ratios[value]:.2g}" for value in ratios)
-
-
-def all_below(ratios: Mapping[Any, float], limit: float = 1.0) -> Holds:
-    """Return the verdict on the claim that all ratios are below a limit."""
-    return verdict(*(value < limit for value in ratios.values()))
+def growth(results: Results, model: str, over: str, low: float, high: float) -> dict[int, float]:
+    """Return the test error at one value of a setting over that at another, by seed."""
+    errors = []
+    for value in (low, high):
+        mine = results.of(model, **{over: value})
+        errors.append({cell.seed: result["test"] for cell, result in mine.rows})
+    first, last = errors
+    return {seed: last[seed] / first[seed] for seed in sorted(first.keys() & last.keys())}

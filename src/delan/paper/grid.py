@@ -98,6 +98,8 @@ def run_grid(
     waiting = [cell for cell in unique if cell.key not in outcomes]
     if seconds is not None:
         waiting.sort(key=seconds, reverse=True)
+    # Cells that need the machine for themselves come last, one at a time.
+    waiting.sort(key=lambda cell: cell.alone)
     report = _ProgressReport(waiting, len(outcomes), seconds, progress)
     report.send()
     for experiment in {cell.experiment for cell in waiting}:
@@ -241,7 +243,9 @@ def _completed(
     waiting = deque(tasks)
     running: dict[Future[_Answer], _Task] = {}
     while running or (waiting and not stop.is_set()):
-        while waiting and len(running) < workers.size and not stop.is_set():
+        while waiting and not stop.is_set():
+            if len(running) >= (1 if waiting[0].cell.alone else workers.size):
+                break
             task = waiting.popleft()
             started(task.cell)
             try:

@@ -10,6 +10,7 @@ import numpy as np
 from ..joints import Dataset, JointLimits, Recording, Trajectory
 from ..logs.filters import low_passed
 from ..models.rigid_body import RigidBody
+from ..motions.alphabet import OWN, alphabet_named
 from ..motions.cosines import cosines
 from ..motions.letters import LETTERS
 from ..online.clocks import SteppedClock
@@ -20,6 +21,7 @@ from ..robots.arms import TWO_LINK, WRITING, letter_motion
 from ..robots.cable_drive import CableDrivenRobot
 from ..robots.description import Arm
 from ..robots.robot import low_gains
+from ..robots.tolerances import produced
 
 # Mean speed of the pen [m/s].
 LETTER_SPEED = 0.45
@@ -46,21 +48,25 @@ def letter_log(
     place: Mapping[str, Any] = WRITING,
     speed: float = LETTER_SPEED,
     dt: float | None = None,
+    alphabet: str = OWN,
+    sample: int = 0,
 ) -> Dataset:
     """Return the log of the two-link arm writing letters; trajectory i is the i-th letter.
 
     Args:
+        alphabet, sample: `own` or `uci=FILE`, and which of the recorded strokes of a letter.
         speed: mean speed of the pen [m/s].
         dt: sampling period [s]. If None, each letter has `LETTER_SAMPLES` samples: logs of as many
             letters then have the same size, and a program compiled for one serves for all.
     """
+    written = {"place": place, "alphabet": alphabet_named(alphabet), "sample": sample}
     motions = []
     for letter in letters:
         period = dt
         if period is None:
-            seconds = float(letter_motion(letter, speed=speed, dt=1e-3, place=place).t[-1])
+            seconds = float(letter_motion(letter, speed=speed, dt=1e-3, **written).t[-1])
             period = seconds / (LETTER_SAMPLES - 1)
-        motions.append(letter_motion(letter, speed=speed, dt=period, place=place))
+        motions.append(letter_motion(letter, speed=speed, dt=period, **written))
     return _rigid(TWO_LINK, motions)
 
 
@@ -80,7 +86,9 @@ def cable_log(arm: Arm, believed: Arm, seeds: Sequence[int], *, speed: float = 1
     Its controller uses the inverse dynamics of the arm `believed`.
     """
     model = Direct(RigidBody.from_urdf(believed.urdf()))
-    rig = Rig(CableDrivenRobot(arm), low_gains(arm), model)
+    # Every seed of an experiment has an arm of its own.
+    robot = CableDrivenRobot(produced(arm, seed=seeds[0]))
+    rig = Rig(robot, low_gains(arm), model)
     motions = [cosine_motion(arm.limits, seed, speed, ENCODER_PERIOD) for seed in seeds]
     run = run_loop(rig, motions, SteppedClock())
     scored = np.array(run.scored)[run.piece]

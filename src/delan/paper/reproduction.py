@@ -12,6 +12,7 @@ import joblib
 
 from ..errors import SettingsError
 from . import (
+    learning_budget,
     noise,
     offline_cosines,
     offline_letters,
@@ -22,7 +23,8 @@ from . import (
     tuning,
 )
 from .backends import Backend
-from .cells import Cell, Claim, Drawn, Experiment, Result, Results, Size, Store, Stored
+from .cells import Cell, Drawn, Experiment, Result, Results, Size, Store, Stored
+from .claims import Claim
 from .grid import GridProgress, Outcome, run_grid
 
 _MODULES = (
@@ -34,6 +36,7 @@ _MODULES = (
     noise,
     published_data,
     tuning,
+    learning_budget,
 )
 EXPERIMENTS: dict[str, Experiment] = {
     module.EXPERIMENT.name: module.EXPERIMENT for module in _MODULES
@@ -126,6 +129,16 @@ class Reproduction:
     @property
     def claims(self) -> tuple[Claim, ...]:
         return tuple(claim for result in self.experiments for claim in result.claims)
+
+    @property
+    def of_the_paper(self) -> tuple[Claim, ...]:
+        """The claims that the paper makes."""
+        return tuple(claim for claim in self.claims if not claim.ours)
+
+    @property
+    def of_ours(self) -> tuple[Claim, ...]:
+        """The claims that only this package makes."""
+        return tuple(claim for claim in self.claims if claim.ours)
 
     @property
     def whole(self) -> bool:

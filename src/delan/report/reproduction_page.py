@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from ..errors import SettingsError
 from ..figures import STYLE, as_image, page_width, rendered
 from ..logs.doctor.finding import plural
+from ..motions.alphabet import alphabet_named
 from ..paper.cells import Results, Setting
 from ..paper.comparison import pooled
 from ..paper.reproduction import ExperimentResult, Reproduction
@@ -27,6 +28,7 @@ MARKS = {
     "yes": {"sign": "✓", "word": "holds"},
     "partly": {"sign": "◐", "word": "partly"},
     "no": {"sign": "✕", "word": "does not hold"},
+    "undecided": {"sign": "?", "word": "not decided"},
 }
 BACKENDS = {"local": "processes on one machine", "dask": "a Dask cluster", "ray": "a Ray cluster"}
 # Largest PNG file, and the resolution that is tried first.
@@ -99,12 +101,16 @@ def page_text(
         sections.append(_section(result, images))
         for claim in result.claims:
             claims.append({"claim": claim, "section": result.experiment.name})
+    lists = {
+        "Claims of the paper": [row for row in claims if not row["claim"].ours],
+        "Claims of this package": [row for row in claims if row["claim"].ours],
+    }
     return rendered(
         "reproduction.html",
         marks=MARKS,
         summary=list(_summary(reproduction)),
         notices=list(_notices(reproduction)),
-        claims=claims,
+        lists={title: rows for title, rows in lists.items() if rows},
         sections=sections,
         command=command,
         cells_folder=str(reproduction.settings.cells_folder),
@@ -114,16 +120,18 @@ def page_text(
 
 def _summary(reproduction: Reproduction) -> Iterator[str]:
     """Yield the sentences at the top of the page."""
-    claims = reproduction.claims
-    if claims:
-        verdicts = dict.fromkeys(MARKS, 0)
-        for claim in claims:
-            verdicts[claim.holds] += 1
-        yes, partly, no = verdicts.values()
-        yield (
-            f"Of {plural(len(claims), 'claim')}, {_verb(yes, 'holds', 'hold')}, "
-            f"{_verb(partly, 'holds', 'hold')} partly and {_verb(no, 'does', 'do')} not."
-        )
+    lists = {"paper": reproduction.of_the_paper, "package": reproduction.of_ours}
+    for name, claims in lists.items():
+        if claims:
+            verdicts = dict.fromkeys(MARKS, 0)
+            for claim in claims:
+                verdicts[claim.holds] += 1
+            yes, partly, no, undecided = verdicts.values()
+            yield (
+                f"Of {plural(len(claims), 'claim')} of the {name}, {_verb(yes, 'holds', 'hold')}, "
+                f"{_verb(partly, 'holds', 'hold')} partly, {_verb(no, 'does', 'do')} not and "
+                f"{_verb(undecided, 'is', 'are')} not decided."
+            )
     results = reproduction.experiments
     seeds = sorted({result.results.seeds for result in results if len(result.results)})
     size = reproduction.settings.size.name
@@ -134,6 +142,7 @@ def _summary(reproduction: Reproduction) -> Iterator[str]:
         yield f"Measured at the size “{size}” with {seed_range} for each setting."
     if size == "quick":
         yield "That is a look, not a verdict: fewer seeds and settings than the paper has."
+    yield f"The letters are {alphabet_named(reproduction.settings.size.letters).description}."
     outcomes = reproduction.outcomes
     yield f"{plural(len(outcomes), 'cell')} took {_computing_time(outcomes)} of computing."
     if len(results) < reproduction.known:
@@ -291,6 +300,8 @@ def _facts(reproduction: Reproduction) -> dict[str, str]:
     facts = {"size": settings.size.name, "seeds": seeds}
     if settings.size.data is not None:
         facts["data file"] = Path(settings.size.data).name
+    facts["letters"] = alphabet_named(settings.size.letters).description
+    facts["simulator of rigid arms"] = settings.size.engine
     facts["computed by"] = BACKENDS[settings.backend.name]
     if settings.redraw:
         facts["computed by"] = "earlier runs"

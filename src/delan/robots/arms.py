@@ -18,7 +18,7 @@ from jaxtyping import Float
 
 from ..errors import DataError
 from ..joints import Trajectory
-from ..motions.letters import draw_letter
+from ..motions.alphabet import Alphabet
 from .description import Arm, Link, Moments, Triple
 
 LENGTHS = (0.5, 0.5)  # of the two links [m]
@@ -101,19 +101,28 @@ def follow(pen: Trajectory) -> Trajectory:
 
 # Where the arm writes and how tall [m]: all letters are within reach, with the elbow bent.
 WRITING: Any = {"origin": (0.4, -0.15), "height": 0.2}
+DRAWN = Alphabet()
 
 
 def letter_motion(
-    letter: str, *, speed: float = 0.45, dt: float, place: Any = WRITING
+    letter: str,
+    *,
+    speed: float = 0.45,
+    dt: float,
+    place: Any = WRITING,
+    alphabet: Alphabet = DRAWN,
+    sample: int = 0,
 ) -> Trajectory:
     """Return the joint motion that writes a letter at a mean pen speed [m/s].
 
-    The letter is written more slowly if a joint would exceed its speed limit.
+    The letter is written more slowly if a joint would exceed its speed limit. `sample` is the
+    number of a recorded stroke; see `Alphabet.pen`.
     """
-    motion = follow(draw_letter(letter, **place, speed=speed, dt=dt))
+    motion = follow(alphabet.pen(letter, **place, speed=speed, dt=dt, sample=sample))
     excess = float(np.max(np.abs(motion.qd) / TWO_LINK.limits.velocity))
     if excess > 1:
-        motion = follow(draw_letter(letter, **place, speed=0.99 * speed / excess, dt=dt))
+        slower = 0.99 * speed / excess
+        motion = follow(alphabet.pen(letter, **place, speed=slower, dt=dt, sample=sample))
     return motion
 
 
