@@ -17,6 +17,7 @@ from delan.models.networks import LagrangianNetwork, LagrangianNetworkSettings
 from delan.models.rigid_body import RigidBody
 from delan.robots.arms import TWO_LINK, WAM7
 from tests.support.crafted_models import given_power_of, random_friction
+from tests.support.members import coupled_chain, parallelogram
 from tests.support.random_arms import random_arm, rigid
 
 KINDS = st.lists(st.sampled_from(["revolute", "continuous", "prismatic"]), min_size=1, max_size=6)
@@ -46,6 +47,19 @@ def test_bounds_of_a_chain_hold_for_the_arm_of_pinocchio(kinds, seed):
     weightless = bound._replace(gravity=0 * bound.gravity)
     assert (np.abs(parts.inertial) <= within * weightless.torque(still, push) + 1e-9).all()
     assert (np.abs(parts.coriolis) <= within * weightless.torque(speed, still) + 1e-9).all()
+
+
+@pytest.mark.parametrize("make", [coupled_chain, parallelogram])
+def test_bounds_of_coupled_joints_hold_at_random_states(make):
+    chain = make()
+    lower, upper = np.full(3, -2.0), np.full(3, 3.0)
+    speed, push = np.array([[1.0, 2.0, 3.0], [4.0, 1.0, 2.0]])
+    bound = chain_bound(chain, lower, upper)
+    motion = states_in(lower, upper, speed, push, 0, count=2000)
+    torque = jax.jit(jax.vmap(chain.inverse_dynamics))(*motion)
+    assert (np.abs(torque) <= bound.torque(speed, push)).all()
+    # Not far above either.
+    assert (bound.torque(speed, push) <= 30 * np.abs(torque).max(axis=0)).all()
 
 
 @pytest.mark.parametrize("robot", [TWO_LINK, WAM7], ids=lambda robot: robot.name)

@@ -95,6 +95,28 @@ def chain(joints: Joints, seed: int = 0, parents: tuple[int, ...] | None = None)
     return LagrangianChain(joints, LagrangianChainSettings(parents), odd, key=jax.random.key(seed))
 
 
+def coupled_chain() -> LagrangianChain:
+    """Three coordinates, the last two joints of which are driven together."""
+    rows = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, -0.6, 1.0))
+    settings = LagrangianChainSettings(coupling=rows)
+    return LagrangianChain(Joints.revolute(3), settings, key=jax.random.key(3))
+
+
+def parallelogram() -> LagrangianChain:
+    """A turning base, two arms moved from it, a level plate with a tool, and a rod that slides."""
+    rows = (
+        (1.0, 0.0, 0.0),
+        (0.0, 1.0, 0.0),
+        (0.0, -1.0, 1.0),
+        (0.0, 0.0, -1.0),
+        (0.0, 0.1, 0.0),
+    )
+    settings = LagrangianChainSettings(
+        parents=(-1, 0, 1, 2, 0), coupling=rows, sliding=(False, False, False, False, True)
+    )
+    return LagrangianChain(Joints.revolute(3), settings, key=jax.random.key(4))
+
+
 MIXED = Joints.of(("revolute", "prismatic", "continuous"))
 
 DYNAMICS: dict[str, Callable[[], DynamicsModel]] = {
@@ -111,6 +133,8 @@ DYNAMICS: dict[str, Callable[[], DynamicsModel]] = {
     "chain, mixed joints": lambda: chain(MIXED),
     "chain, 7 joints": lambda: chain(Joints.revolute(7)),
     "chain, tree": lambda: chain(Joints.revolute(5), parents=(-1, 0, 1, 0, -1)),
+    "chain, coupled wrist": lambda: coupled_chain(),
+    "chain, parallelogram": lambda: parallelogram(),
     "rigid body": lambda: RigidBody.from_urdf(TWO_LINK.urdf()),
     "rigid body, rotors and friction": lambda: RigidBody.from_urdf(
         TWO_LINK.urdf(),

@@ -240,16 +240,39 @@ def chain_bound(
     (`_lever_arms`). Gravity is bounded by the first moment of all links beyond a joint, times the
     part of the weight across its axis.
     """
+    turn = _coupling_size(chain)
+    lower, upper = _tree_box(chain, lower, upper)
     place, inertia, gravity = numpy_links(chain)
     levers = _lever_arms(chain, place, inertia, lower, upper)
     dof = len(place)
     last = np.maximum.outer(np.arange(dof), np.arange(dof))
     # A link moves with both joints only if it is beyond both: elsewhere a lever arm is zero.
     both = _on_one_branch(chain.tree.parents)
-    mass_matrix = np.einsum("kl,jl->kj", levers, levers) + np.diag(np.asarray(chain.armature))
+    mass_matrix = np.einsum("kl,jl->kj", levers, levers)
     coriolis = np.einsum("kl,ijl->kij", levers, levers[last] * both[:, :, None])
     weight = _gravity_bound(chain, place, inertia, gravity, lower, upper)
-    return Parts(mass_matrix[None], coriolis[None], weight[None])
+    mass_matrix = turn.T @ mass_matrix @ turn + np.diag(np.asarray(chain.armature))
+    coriolis = np.einsum("kij,ka,ib,jc->abc", coriolis, turn, turn, turn, optimize=True)
+    return Parts(mass_matrix[None], coriolis[None], (turn.T @ weight)[None])
+
+
+def _coupling_size(chain: LagrangianChain) -> Float[np.ndarray, "joints dof"]:
+    """Return |A| of q_tree = A q, by which bounds of the tree become those of the coordinates."""
+    if chain.settings.coupling is None:
+        return np.eye(chain.joints.dof)
+    return np.abs(np.array(chain.settings.coupling))
+
+
+def _tree_box(
+    chain: LagrangianChain, lower: Float[np.ndarray, " dof"], upper: Float[np.ndarray, " dof"]
+) -> tuple[Float[np.ndarray, " joints"], Float[np.ndarray, " joints"]]:
+    """Return the limits of the joints of the tree inside those of the coordinates."""
+    if chain.settings.coupling is None:
+        return lower, upper
+    rows = np.array(chain.settings.coupling)
+    # Where a coordinate without limits does not move a joint, 0 · ∞ must not count.
+    ends = np.where(rows == 0, 0.0, np.stack([rows * lower, rows * upper]))
+    return ends.min(axis=0).sum(axis=1), ends.max(axis=0).sum(axis=1)
 
 
 def _on_one_branch(parents: tuple[int, ...]) -> np.ndarray:
