@@ -165,6 +165,18 @@ DYNAMICS: dict[str, Callable[[], DynamicsModel]] = {
         "stops",
         pairs=(MotorPair(1, 2, 0.6),),
     ),
+    "network, springs and cables": lambda: actuated(
+        MIXED, "armature", "spring", "periodic", pairs=(MotorPair(0, 2, -0.5),)
+    ),
+    "chain, springs, cables and friction under load": lambda: Model(
+        parallelogram(),
+        jax.tree.map(
+            jnp.asarray,
+            actuator(
+                Joints.revolute(3), "spring", "load", "periodic", pairs=(MotorPair(0, 1, 2.0),)
+            ),
+        ),
+    ),
     "model of a chain alone": lambda: Model(chain(MIXED)),
     "chain and friction with trust": lambda: with_doubt(
         Model(chain(MIXED), jax.tree.map(jnp.asarray, actuator(MIXED, "viscous", "offset")))
@@ -178,6 +190,7 @@ WITH_FRICTION = {
     "rigid body, friction under load",
     "network and friction",
     "network, rotors, friction under load and with memory",
+    "chain, springs, cables and friction under load",
     "chain and friction with trust",
 }
 """Those whose friction takes part of the torque: power and forces at rest are compared without it.

@@ -22,6 +22,8 @@ Boxes = Float[np.ndarray, "boxes dof"]
 ROUNDING = 1e-9
 # Boxes of positions that a proof may look at, times the derivatives that each of them takes.
 WORK = 120_000
+# Weights of friction that would give power, or make a robot unstable, if they were negative.
+NEVER_NEGATIVE = ("viscous", "load", "armature", "spring")
 # The most joints whose positions are partitioned; with more, boxes are too many.
 PARTITIONED = 3
 # Boxes along each joint at the start of a proof.
@@ -66,7 +68,8 @@ class FrictionBound(NamedTuple):
 def friction_bound(friction: Friction | None, speed: Float[np.ndarray, " dof"]) -> FrictionBound:
     """Return bounds on friction at all |q̇| ≤ speed, with and without memory.
 
-    Every curve of a term but `viscous` lies between −1 and 1.
+    Every curve of a term but `viscous` lies between −1 and 1. Springs and cables are not friction:
+    `spring_bound` has them.
     """
     if friction is None:
         return FrictionBound(np.zeros_like(speed), np.zeros_like(speed))
@@ -74,9 +77,10 @@ def friction_bound(friction: Friction | None, speed: Float[np.ndarray, " dof"]) 
     motor = np.zeros(len(turn))
     share = np.zeros(len(speed))
     directed = np.zeros((2, len(turn)))
+    storing = _storing_columns(friction)
     for name, row in friction.named.items():
         size = np.abs(np.asarray(row, dtype=float))
-        if name == "armature":
+        if name == "armature" or name in storing:
             continue
         if name == "load":
             share = np.minimum(size[: len(speed)], MOST_LOAD)
@@ -90,6 +94,31 @@ def friction_bound(friction: Friction | None, speed: Float[np.ndarray, " dof"]) 
             motor += size
     motor += directed.max(axis=0)
     return FrictionBound(turn.T @ motor * (1 + ROUNDING), share)
+
+
+def _storing_columns(friction: Friction) -> set[str]:
+    """Return the names of the weights of springs and cables."""
+    laws = friction.settings.laws
+    return {name for name, law in laws if law.potential is not None}
+
+
+def spring_bound(
+    friction: Friction | None,
+    lower: Float[np.ndarray, " dof"],
+    upper: Float[np.ndarray, " dof"],
+) -> Float[np.ndarray, " dof"]:
+    """Return bounds on the torque against springs and cables at all positions in a box."""
+    if friction is None or not friction.settings.stores_energy:
+        return np.zeros_like(lower)
+    turn = np.abs(friction.transmission)
+    motor = np.zeros(len(turn))
+    for name, row in friction.named.items():
+        size = np.abs(np.asarray(row, dtype=float))
+        if name == "spring":
+            motor += size * (turn @ np.maximum(np.abs(lower), np.abs(upper)))
+        elif name in _storing_columns(friction):
+            motor[: len(lower)] += size[: len(lower)]
+    return turn.T @ motor * (1 + ROUNDING)
 
 
 def driving_friction(friction: Friction | None) -> str | None:
@@ -110,7 +139,7 @@ def driving_friction(friction: Friction | None) -> str | None:
     viscous = named.get("viscous", rest)
     stops = rest
     for name, row in named.items():
-        must_not_be_negative = name in ("viscous", "load", "armature") or name.startswith("stop ")
+        must_not_be_negative = name in NEVER_NEGATIVE or name.startswith("stop ")
         bad = acting[name] & ~(row >= 0)
         if must_not_be_negative and bad.any():
             at = int(np.argmax(bad))

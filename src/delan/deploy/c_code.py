@@ -164,6 +164,7 @@ def _macros(shape: Shape, numbers: Numbers, settings: ExportSettings) -> Iterato
         "PAIRS": len(shape.friction.pairs),
         "ACTUATOR": int(model.friction is not None),
         "ROTORS": int("armature" in terms),
+        "SPRINGS": int(shape.friction.stores_energy),
         "STEPS": int(bool({"coulomb", "asymmetric", "stribeck", "stops"} & set(terms))),
         "MECHANICS": int(model.promises.mechanics),
         "POTENTIAL": int(model.promises.energy),
@@ -263,6 +264,8 @@ def _tables(shape: Shape) -> Iterator[str]:
     else:
         yield _table("TURNS", _places(joints.turning))
         yield _table("SLIDES", _places(joints.sliding))
+    if "periodic" in shape.friction.terms:
+        yield _table("CABLE", joints.turning.astype(int))
     if shape.states:
         yield _table("ENDLESS_JOINT", joints.continuous.astype(int))
     pairs = shape.friction.pairs

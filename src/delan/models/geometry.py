@@ -313,6 +313,11 @@ def to_rigid_body(model: Any) -> RigidBody:
         raise ModelError(
             "the friction of this model has its own rotors; fit the chain without the armature term"
         )
+    if friction is not None and friction.settings.stores_energy:
+        raise ModelError(
+            "this model has springs or cables, which a rigid body has not; fit the chain without "
+            "the terms spring and periodic, or take delan.learned_arm"
+        )
     return RigidBody.from_bodies(
         arm.bodies, gravity=(x, y, z), friction=friction, armature=arm.armature
     )
