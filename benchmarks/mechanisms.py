@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
-import mujoco
+import mujoco as _mujoco
 import numpy as np
 
 from delan.joints import Dataset, JointKind, JointLimits, Joints
@@ -27,6 +27,8 @@ from tests.support.members import noisy
 from tests.support.random_arms import random_arm, rigid, swung
 
 from .results import read_results, write_results
+
+mujoco: Any = _mujoco
 
 TRAINING, UNSEEN = range(10), range(100, 103)
 STEP = 0.02  # [s]
@@ -325,7 +327,8 @@ def serial_row() -> dict[str, Any]:
         if number % 2:
             dataset = noisy(dataset, 0.03, seed=number)
         result = fit(replace(dataset, source=f"arm {number}"), "chain", friction="auto")
-        if result.model.chain.settings.coupling is not None:
+        chain = result.model.chain
+        if chain is not None and chain.settings.coupling is not None:
             claimed.append(number)
         unseen = swung(body, limits, UNSEEN)
         worst = max(worst, evaluate(result.model, unseen, rollouts=False).torque.nmse_mean)

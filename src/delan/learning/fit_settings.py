@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 
 from ..errors import SettingsError
 from ..logs.preparation import PreparationSettings
+from ..models.chain import LagrangianChainSettings
 from ..models.model import Architecture
 from ..models.networks import FeedForwardSettings, LagrangianNetworkSettings
 from ..solvers.training import TrainingSettings
@@ -32,6 +33,9 @@ class FitSettings:
         seeds: models that are trained in parallel, of which the best on validation is kept; for one
             model only.
         start: where the training of one model starts, and its checkpoint.
+        structure: of the chain: `auto` looks for joints that depend on several coordinates, such as
+            coupled drives and parallelograms, where a plain chain leaves torque unexplained;
+            `plain` does not; or the structure itself.
         thorough: search for the arm of a chain several times, until two searches agree, and train
             every network to its end; this takes minutes.
     """
@@ -42,8 +46,15 @@ class FitSettings:
     seeds: int = 1
     start: TrainingStart = FRESH
     thorough: bool = False
+    structure: Literal["auto", "plain"] | LagrangianChainSettings = "auto"
 
     def __post_init__(self) -> None:
+        named = self.structure in ("auto", "plain")
+        if not (named or isinstance(self.structure, LagrangianChainSettings)):
+            raise SettingsError(
+                "structure is 'auto', 'plain' or delan.LagrangianChainSettings, "
+                f"got {self.structure!r}"
+            )
         known = get_args(Accelerations)
         if self.accelerations not in known:
             raise SettingsError(
@@ -98,6 +109,14 @@ class FitOptions:
                 "a feed-forward network needs accelerations; leave it out, or accelerations='none'"
             )
         require_friction(self.friction)
+
+    @property
+    def chain_settings(self) -> LagrangianChainSettings | None:
+        """The structure of the chain that was asked for; None: the plain one, to begin with."""
+        for given in (self.architecture, self.settings.structure):
+            if isinstance(given, LagrangianChainSettings):
+                return given
+        return None
 
     @property
     def single(self) -> bool:
