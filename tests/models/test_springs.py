@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.mechanisms import Mechanism, Part
-from delan.deploy.bounds import spring_bound
+from delan.deploy.friction_bounds import spring_bound
 from delan.errors import ModelError
 from delan.joints import Joints
 from delan.models.friction import Friction, FrictionSettings, MotorPair

@@ -14,7 +14,6 @@ import numpy as np
 from jaxtyping import Float
 
 from ..models.chain import LagrangianChain, numpy_links
-from ..models.friction import MOST_LOAD, Friction
 
 Boxes = Float[np.ndarray, "boxes dof"]
 
@@ -22,8 +21,6 @@ Boxes = Float[np.ndarray, "boxes dof"]
 ROUNDING = 1e-9
 # Boxes of positions that a proof may look at, times the derivatives that each of them takes.
 WORK = 120_000
-# Weights of friction that would give power, or make a robot unstable, if they were negative.
-NEVER_NEGATIVE = ("viscous", "load", "armature", "spring")
 # The most joints whose positions are partitioned; with more, boxes are too many.
 PARTITIONED = 3
 # Boxes along each joint at the start of a proof.
@@ -38,6 +35,9 @@ class Parts(NamedTuple):
     Attributes:
         inertia, coriolis, gravity: bounds on |H|, |c_kij| and |g|, with boxes along the first axis.
         middle, spread: centre of each box's interval of H, and half of its width; None for a chain.
+        pivots: lower bounds on the inertia of each joint while all joints that it carries move
+            freely; None for a network.
+        rotors: inertias that a chain has on the diagonal of H, whatever its links; None likewise.
     """
 
     inertia: Float[np.ndarray, "boxes dof dof"]
@@ -45,6 +45,27 @@ class Parts(NamedTuple):
     gravity: Float[np.ndarray, "boxes dof"]
     middle: Float[np.ndarray, "boxes dof dof"] | None = None
     spread: Float[np.ndarray, "boxes dof dof"] | None = None
+    pivots: Float[np.ndarray, "boxes dof"] | None = None
+    rotors: Float[np.ndarray, " dof"] | None = None
+
+    def least_eigenvalue(
+        self, motors: Float[np.ndarray, "dof dof"], scale: Float[np.ndarray, " dof"]
+    ) -> Float[np.ndarray, " boxes"]:
+        """Return lower bounds on the least eigenvalue of S (H + motors) S, with S = diag(scale).
+
+        That of a sum is at least the sum of those of its terms.
+        """
+        scaled = scale[:, None] * scale[None]
+        if self.middle is not None and self.spread is not None:
+            middle = np.linalg.eigvalsh((self.middle + motors) * scaled)[:, 0]
+            return middle - np.linalg.norm(self.spread * scaled, axis=(1, 2))
+        assert self.pivots is not None
+        assert self.rotors is not None
+        most = np.diagonal(self.inertia, axis1=1, axis2=2) * scale**2
+        by_links = _least_by_pivots(self.pivots * scale**2, most)
+        by_links = by_links + np.linalg.eigvalsh(motors * scaled)[0]
+        by_rotors = np.linalg.eigvalsh((np.diag(self.rotors) + motors) * scaled)[0]
+        return np.maximum(by_links * (1 - ROUNDING), by_rotors)
 
     def torque(
         self, speed: Float[np.ndarray, " dof"], push: Float[np.ndarray, " dof"]
@@ -55,110 +76,20 @@ class Parts(NamedTuple):
         return (inertial + coriolis + self.gravity) * (1 + ROUNDING)
 
 
-# Friction: closed forms.
+def _least_by_pivots(
+    pivots: Float[np.ndarray, "boxes dof"], most: Float[np.ndarray, "boxes dof"]
+) -> Float[np.ndarray, " boxes"]:
+    """Return lower bounds on the least eigenvalue of an H with these pivots and diagonals ≤ most.
 
-
-class FrictionBound(NamedTuple):
-    """Bounds on the friction without load, and on the share of the load that friction adds."""
-
-    torque: Float[np.ndarray, " dof"]
-    share: Float[np.ndarray, " dof"]
-
-
-def friction_bound(friction: Friction | None, speed: Float[np.ndarray, " dof"]) -> FrictionBound:
-    """Return bounds on friction at all |q̇| ≤ speed, with and without memory.
-
-    Every curve of a term but `viscous` lies between −1 and 1. Springs and cables are not friction:
-    `spring_bound` has them.
+    With each joint in the unit that makes `most` one, the determinant is at least the product of
+    the pivots, and the other n − 1 eigenvalues, whose sum is below n, have at most the product
+    (n / (n − 1))^(n − 1). The joint of the smallest unit is the worst in the units of before.
     """
-    if friction is None:
-        return FrictionBound(np.zeros_like(speed), np.zeros_like(speed))
-    turn = np.abs(friction.transmission)
-    motor = np.zeros(len(turn))
-    share = np.zeros(len(speed))
-    directed = np.zeros((2, len(turn)))
-    storing = _storing_columns(friction)
-    for name, row in friction.named.items():
-        size = np.abs(np.asarray(row, dtype=float))
-        if name == "armature" or name in storing:
-            continue
-        if name == "load":
-            share = np.minimum(size[: len(speed)], MOST_LOAD)
-        elif name == "offset":
-            motor[: len(speed)] += size[: len(speed)]
-        elif name == "viscous":
-            motor += size * (turn @ speed)
-        elif name in ("coulomb+", "coulomb-"):
-            directed[int(name == "coulomb-")] = size
-        else:
-            motor += size
-    motor += directed.max(axis=0)
-    return FrictionBound(turn.T @ motor * (1 + ROUNDING), share)
-
-
-def _storing_columns(friction: Friction) -> set[str]:
-    """Return the names of the weights of springs and cables."""
-    laws = friction.settings.laws
-    return {name for name, law in laws if law.potential is not None}
-
-
-def spring_bound(
-    friction: Friction | None,
-    lower: Float[np.ndarray, " dof"],
-    upper: Float[np.ndarray, " dof"],
-) -> Float[np.ndarray, " dof"]:
-    """Return bounds on the torque against springs and cables at all positions in a box."""
-    if friction is None or not friction.settings.stores_energy:
-        return np.zeros_like(lower)
-    turn = np.abs(friction.transmission)
-    motor = np.zeros(len(turn))
-    for name, row in friction.named.items():
-        size = np.abs(np.asarray(row, dtype=float))
-        if name == "spring":
-            motor += size * (turn @ np.maximum(np.abs(lower), np.abs(upper)))
-        elif name in _storing_columns(friction):
-            motor[: len(lower)] += size[: len(lower)]
-    return turn.T @ motor * (1 + ROUNDING)
-
-
-def driving_friction(friction: Friction | None) -> str | None:
-    """Return the motor and the reason for which friction may give power; None if it never does.
-
-    Of a motor at the speed v > 0 the friction d v + t (C + B e) takes power, offsets aside, where
-    t = tanh(v/w) and e = exp(−(v/v_s)²) lie between 0 and 1. Because v ≥ w t, it does so at every
-    speed if d, d w + C and d w + C + B are not negative; v < 0 is alike. A stop operator gives back
-    what it stored, and load friction takes a share of any load, if their weights are not negative.
-    """
-    if friction is None:
-        return None
-    named = {name: np.asarray(row, dtype=float) for name, row in friction.named.items()}
-    acting = dict(zip(friction.columns, friction.acting, strict=True))
-    width = np.exp(np.asarray(friction.log_width, dtype=float))
-    stribeck_speed = np.exp(np.asarray(friction.log_stribeck_speed, dtype=float))
-    rest = np.zeros_like(width)
-    viscous = named.get("viscous", rest)
-    stops = rest
-    for name, row in named.items():
-        must_not_be_negative = name in NEVER_NEGATIVE or name.startswith("stop ")
-        bad = acting[name] & ~(row >= 0)
-        if must_not_be_negative and bad.any():
-            at = int(np.argmax(bad))
-            return f"the {name} weight {row[at]:.3g} of {friction.motors[at]}"
-        if name.startswith("stop "):
-            stops = stops + row
-    for widths, name in ((width, "width"), (stribeck_speed, "Stribeck speed")):
-        if not (np.isfinite(widths) & (widths > 0)).all():
-            return f"a {name} of the curves that is not positive and finite"
-    bump = named.get("stribeck", rest)
-    for direction in ("coulomb+", "coulomb-"):
-        # Slid operators count as Coulomb friction where the memory is unknown.
-        step = named.get("coulomb", rest) + named.get(direction, rest)
-        for slid in (rest, stops):
-            least = viscous * width + step + slid + np.minimum(bump, 0)
-            if not (least >= 0).all():
-                at = int(np.argmin(least >= 0))
-                return f"dry friction of {least[at]:.3g} at {friction.motors[at]}"
-    return None
+    dof = pivots.shape[1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        determinant = np.prod(pivots / most, axis=1)
+    others = (dof / max(dof - 1, 1)) ** (dof - 1)
+    return np.nan_to_num(determinant, nan=0.0) / others * most.min(axis=1)
 
 
 # Proofs by partition.
@@ -280,9 +211,15 @@ def chain_bound(
     mass_matrix = np.einsum("kl,jl->kj", levers, levers)
     coriolis = np.einsum("kl,ijl->kij", levers, levers[last] * both[:, :, None])
     weight = _gravity_bound(chain, place, inertia, gravity, lower, upper)
-    mass_matrix = turn.T @ mass_matrix @ turn + np.diag(np.asarray(chain.armature))
+    rotors = np.asarray(chain.armature, dtype=float)
+    mass_matrix = turn.T @ mass_matrix @ turn + np.diag(rotors)
     coriolis = np.einsum("kij,ka,ib,jc->abc", coriolis, turn, turn, turn, optimize=True)
-    return Parts(mass_matrix[None], coriolis[None], (turn.T @ weight)[None])
+    parts = Parts(mass_matrix[None], coriolis[None], (turn.T @ weight)[None])
+    # The own inertias are pivots of the tree; of dependent joints only the rotors are certain.
+    pivots = rotors
+    if chain.settings.coupling is None:
+        pivots = rotors + _own_inertia(chain, place, inertia)
+    return parts._replace(pivots=pivots[None], rotors=rotors)
 
 
 def _coupling_size(chain: LagrangianChain) -> Float[np.ndarray, "joints dof"]:
@@ -321,6 +258,23 @@ def _stretches(chain: LagrangianChain, place: np.ndarray) -> np.ndarray:
         before = 1.0 if parent < 0 else stretch[parent]
         stretch[k] = before * np.linalg.norm(place[k, :, :3], 2)
     return stretch
+
+
+def _own_inertia(chain: LagrangianChain, place: np.ndarray, inertia: np.ndarray) -> np.ndarray:
+    """Return lower bounds on ‖∂_k T_k F_k‖², the inertia of each link about its own joint.
+
+    A joint has at least that inertia, whatever the joints that it carries do.
+    """
+    own = np.zeros(len(place))
+    squeeze = np.ones(len(place))  # what a vector shrinks to in a frame, at most
+    for k, parent in enumerate(chain.tree.parents):
+        before = 1.0 if parent < 0 else squeeze[parent]
+        squeeze[k] = before * np.linalg.norm(place[k, :, :3], -2)
+        about_axis = inertia[k, 0, 0] + inertia[k, 1, 1]
+        if chain.tree.sliding[k]:
+            about_axis = inertia[k, 3, 3]
+        own[k] = squeeze[k] ** 2 * about_axis
+    return own
 
 
 def _lever_arms(
