@@ -9,7 +9,7 @@ see `benchmarks/official.py`.
 """
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,7 @@ import optax
 
 from delan.joints import Joints
 from delan.models.dynamics import trainable
-from delan.models.networks import LagrangianNetwork, LagrangianNetworkSettings
-from tests.support.oracles import paper_layer_torque
+from delan.models.networks import Engine, LagrangianNetwork, LagrangianNetworkSettings
 
 from .official import OfficialCode
 from .results import write_results
@@ -30,10 +29,7 @@ from .timing import Work, seconds_per_sample, take_one_core
 
 BATCHES, BATCH = 40, 512
 OURS, PAPERS = "three passes", "paper's layer"
-TORQUES: dict[str, Callable[..., Any]] = {
-    OURS: lambda model, *motion: model.inverse_dynamics(*motion),
-    PAPERS: paper_layer_torque,
-}
+ENGINES: dict[str, Engine] = {OURS: "passes", PAPERS: "layers"}
 
 
 def random_batches(joints: int) -> np.ndarray:
@@ -41,9 +37,9 @@ def random_batches(joints: int) -> np.ndarray:
     return np.random.default_rng(1).standard_normal((BATCHES, BATCH, 4, joints), np.float32)
 
 
-def epoch_of(torque: Callable[..., Any], joints: int, width: int) -> Work:
+def epoch_of(engine: Engine, joints: int, width: int) -> Work:
     """Return one epoch of Adam over random data, ready to be timed."""
-    settings = LagrangianNetworkSettings(width=width)
+    settings = LagrangianNetworkSettings(width=width, engine=engine)
     weights, fixed = trainable(
         LagrangianNetwork(Joints.revolute(joints), settings, key=jax.random.key(0))
     )
@@ -52,7 +48,7 @@ def epoch_of(torque: Callable[..., Any], joints: int, width: int) -> Work:
 
     def loss(weights: Any, batch: Any) -> Any:
         model = eqx.combine(weights, fixed)
-        predicted = jax.vmap(lambda row: torque(model, row[0], row[1], row[2]))(batch)
+        predicted = jax.vmap(lambda row: model.inverse_dynamics(*row[:3]))(batch)
         return jnp.mean((predicted - batch[:, 3]) ** 2)
 
     @jax.jit
@@ -76,7 +72,7 @@ def measure(
     rows = []
     for width in widths:
         for dof in joints:
-            works = {name: epoch_of(torque, dof, width) for name, torque in TORQUES.items()}
+            works = {name: epoch_of(engine, dof, width) for name, engine in ENGINES.items()}
             if official is not None:
                 works |= official.training(random_batches(dof), width)
             seconds = seconds_per_sample(works, turns)

@@ -173,7 +173,7 @@ def test_an_epoch_learns_on_the_same_data_for_all(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(throughput, "BATCHES", 2)
     losses = [
         np.asarray(throughput.epoch_of(torque, 2, 8).run()[1])
-        for torque in throughput.TORQUES.values()
+        for torque in throughput.ENGINES.values()
     ]
     assert losses[0].shape == (2,)
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-6)

@@ -1,4 +1,4 @@
-"""The directive `public-names`: the public names of `delan` and `delan.online`, in groups."""
+"""The directive `public-names`: the public names of `delan` and of its open rooms, in groups."""
 
 from typing import Any
 
@@ -7,7 +7,10 @@ from docutils.parsers.rst import Directive
 from docutils.statemachine import StringList
 
 import delan
+import delan.learning
+import delan.models
 import delan.online
+import delan.paper
 
 GROUPS = {
     "From a log to samples": ("logs", "joints"),
@@ -15,6 +18,13 @@ GROUPS = {
     "Models": ("models", "mechanics", "storage"),
     "Into a controller": ("deploy",),
     "Errors": ("errors",),
+}
+# Rooms that have public names of their own.
+OPEN_ROOMS = {
+    "While the robot moves (delan.online)": delan.online,
+    "Pieces of models (delan.models)": delan.models,
+    "Pieces of a fit (delan.learning)": delan.learning,
+    "Data sets and statistics (delan.paper)": delan.paper,
 }
 
 
@@ -36,16 +46,16 @@ class PublicNames(Directive):
             text = [line for name in sorted(names, key=str.lower) for line in self._entry(name)]
             self.state.nested_parse(StringList(text, "public_names"), 0, section)
             sections.append(section)
-        sections.append(self._online())
+        for title, room in OPEN_ROOMS.items():
+            sections.append(self._room(title, room))
         return sections
 
-    def _online(self) -> nodes.section:
-        title = "While the robot moves (delan.online)"
+    def _room(self, title: str, room: Any) -> nodes.section:
         section = nodes.section(ids=[nodes.make_id(title)], names=[title])
         section += nodes.title(title, title)
         text = []
-        for name in sorted(delan.online.__all__, key=str.lower):
-            text += self._entry(name, delan.online)
+        for name in sorted(room.__all__, key=str.lower):
+            text += self._entry(name, room)
         self.state.nested_parse(StringList(text, "public_names"), 0, section)
         return section
 
@@ -55,7 +65,11 @@ class PublicNames(Directive):
         title = f"{module.__name__}.{name}"
         if not (value.__doc__ or "").strip():
             raise ValueError(f"{title} has no docstring")
-        kind = "autoclass" if isinstance(value, type) else "autofunction"
+        kind = "autofunction"
+        if isinstance(value, type):
+            kind = "autoclass"
+        elif not callable(value):
+            kind = "autodata"
         members = []
         if kind == "autoclass" and not issubclass(value, Exception):
             members = ["   :members:"]

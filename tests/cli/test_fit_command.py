@@ -16,11 +16,13 @@ from typer.testing import CliRunner, Result
 
 import delan.learning.fit
 from delan import storage
+from delan.cli.fit_command import FitRequest
 from delan.cli.log_options import with_kinds_of
 from delan.cli.main import app
 from delan.joints import Joints, Recording
 from delan.learning.fit import Fit
 from delan.learning.fit_settings import FitSettings, fit_options
+from delan.learning.presets import PAPER
 from delan.models.geometry import from_rigid_body
 from delan.models.rigid_body import RigidBody
 from delan.paper.motion_logs import cosine_motion
@@ -250,6 +252,8 @@ def test_a_test_log_with_a_fault_late_in_it_does_not_cost_the_model(folder, cont
             ["--cutoff", -1, "--model", "delan", "--epochs", 1],
             "Hz, got -1.0",
         ),
+        (["--seconds", "-5"], "--seconds must be positive and finite, got -5"),
+        (["--seconds", "nan"], "--seconds must be positive and finite, got nan"),
         (["--fix", "--force"], "--fix repairs the log and --force takes it as it is; give one"),
         (["-o", "x.html"], "model and page cannot both be x.html; give another --out or --report"),
         (["--report", "none/x.html"], "there is no folder none for x.html"),
@@ -491,3 +495,16 @@ def test_a_test_log_of_other_rates_is_scored(folder, contest):
     shown = delan_(*typed, "--json")
     assert shown.exit_code == 0, shown.output
     assert json.loads(shown.stdout)["torque"]["nmse_mean"] < 0.01
+
+
+def test_the_preset_of_the_paper_is_a_single_model_that_options_change(tmp_path):
+    request = FitRequest(log=[tmp_path / "arm.csv"], preset="paper", width=8, epochs=5)
+    assert request.models == replace(PAPER.network, width=8)
+    training = request.settings.training
+    assert (training.epochs, training.optimizer) == (5, "adam")
+    assert training.objective == PAPER.training.objective
+    assert request.checkpoint is not None
+    assert FitRequest(log=[tmp_path / "arm.csv"], preset="paper").models == "paper"
+    result = delan_("fit", tmp_path / "arm.csv", "--preset", "paper", "--model", "chain")
+    assert result.exit_code != 0
+    assert "--preset paper is one model" in result.output

@@ -131,11 +131,21 @@ def test_ranges_of_activations_hold_their_values(name):
         np.testing.assert_allclose(curve.orders[1](middle), by_jax(middle), atol=1e-12)
 
 
-@pytest.mark.parametrize("gravity", ["potential", "vector"])
-@pytest.mark.parametrize("activation", ["silu", "tanh", "softplus", "relu", "sin"])
-def test_bounds_of_a_network_hold_in_every_box(activation, gravity):
-    joints = Joints(("a", "b", "c"), ("revolute", "prismatic", "continuous"))
-    shape = LagrangianNetworkSettings(width=12, activation=activation, gravity=gravity)
+@pytest.mark.parametrize(
+    ("activation", "gravity", "inputs"),
+    [
+        *((name, "potential", "circular") for name in ("silu", "tanh", "softplus", "relu", "sin")),
+        *((name, "vector", "circular") for name in ("silu", "tanh", "softplus", "relu", "sin")),
+        ("relu", "vector", "raw"),
+        ("silu", "potential", "normalised"),
+    ],
+)
+def test_bounds_of_a_network_hold_in_every_box(activation, gravity, inputs):
+    last = "continuous" if inputs == "circular" else "revolute"
+    joints = Joints(("a", "b", "c"), ("revolute", "prismatic", last))
+    shape = LagrangianNetworkSettings(
+        width=12, activation=activation, gravity=gravity, inputs=inputs
+    )
     network = LagrangianNetwork(joints, shape, key=jax.random.key(5))
     rng = np.random.default_rng(0)
     middle = rng.uniform(-3, 3, (40, 3))

@@ -323,6 +323,22 @@ def test_the_command_keeps_a_certificate_that_the_code_carries(files, monkeypatc
     assert "gate: passed all 15 checks (log log.npz" in (files / "after" / "arm.h").read_text()
 
 
+def test_a_model_that_does_not_exist_is_named_before_anything_is_asked_for(files, monkeypatch):
+    monkeypatch.chdir(files)
+    missing = ran("gate", "none.delan", "--log", "log.npz")
+    assert missing.exit_code == 2
+    assert "none.delan" in missing.output
+    unlimited = ran("gate", "arm.delan", "--log", "log.npz")
+    assert unlimited.exit_code == 2
+    assert "--limits" in unlimited.output
+
+
+def test_a_model_is_not_taken_for_a_log(files):
+    shown = ran("check", files / "arm.delan")
+    assert shown.exit_code == 2
+    assert "is a model file, not a log" in shown.output
+
+
 def test_the_log_it_was_trained_on_is_known_again_by_any_name(files, monkeypatch):
     monkeypatch.chdir(files)
     recording = read_log(files / "log.npz")

@@ -10,7 +10,7 @@ import pytest
 from scipy.interpolate import make_interp_spline
 
 from delan.errors import DataError, SettingsError
-from delan.joints import Dataset, Recording
+from delan.joints import Body, Dataset, Recording
 from delan.learning.contenders import Constant, Network
 from delan.learning.cutoff import CutoffSearch, choose_preparation
 from delan.learning.fit import Fit, fit
@@ -109,6 +109,60 @@ def test_the_chain_wins_and_is_good_on_motion_that_nobody_chose_by(result):
 @pytest.mark.slow
 def test_no_delay_is_invented():
     assert _chosen(logged(range(3)), seed=1).delay == 0.0
+
+
+def _of_two_joints(lean: float) -> RigidBody:
+    """A turning base, whose axis leans by an angle, that carries a swinging link."""
+    links = []
+    for index, axis in enumerate(((0.0, 0.0, 1.0), (0.0, 1.0, 0.0))):
+        links.append(
+            Body(
+                parent=index - 1,
+                position=np.array([0.0, 0.0, 0.3 * index]),
+                rotation=np.eye(3),
+                mass=2.0,
+                centre=np.array([0.05, 0.02, 0.15]),
+                inertia=np.diag([0.03, 0.03, 0.01]),
+                joint=f"joint{index}",
+                kind="revolute",
+                axis=np.array(axis),
+                anchor=np.zeros(3),
+            )
+        )
+    gravity = 9.81 * np.array([np.sin(lean), 0.0, -np.cos(lean)])
+    return RigidBody.from_bodies(links, gravity=tuple(gravity))
+
+
+def _waves(body: RigidBody, middle: float) -> Recording:
+    """A log whose first joint moves by 0.1 rad about a middle, with noise in the torques."""
+    rng = np.random.default_rng(0)
+    t = np.arange(2000) / 100.0
+    frequencies = np.array([[0.31, 0.73, 1.1], [0.23, 0.59, 0.97]])
+    size = np.array([[0.05], [0.4]]) * rng.uniform(0.5, 1.0, (2, 3))
+    omega = 2 * np.pi * frequencies
+    angle = omega * t[:, None, None] + rng.uniform(0, 6, (2, 3))
+    q = np.sum(size * np.sin(angle), axis=2) + np.array([middle, 0.0])
+    qd = np.sum(size * omega * np.cos(angle), axis=2)
+    qdd = -np.sum(size * omega**2 * np.sin(angle), axis=2)
+    tau = body.rows(q, qd, qdd).total
+    noise = 0.05 * tau.std(axis=0) * rng.standard_normal(tau.shape)
+    return Recording(
+        t=t, q=q, tau=tau + noise, trajectory=np.zeros(len(t), int), joints=body.joints
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lean", [0.0, 0.5])
+def test_an_arm_stands_upright_unless_the_log_says_otherwise(lean):
+    body = _of_two_joints(lean)
+    choice = choose_preparation(_waves(body, 0.0), CutoffSearch(jax.random.key(0)))
+    assert (choice.objective.upright > 0) == (lean == 0)
+    assert choice.start is not None
+    if lean == 0:
+        # The first joint turned to where the log has not been: its torque stays the same.
+        elsewhere = prepare(_waves(body, 2.0), choice.settings)
+        scores = evaluate(choice.start, elsewhere, rollouts=False)
+        assert scores.torque.nmse_mean < 0.05
 
 
 def test_measured_accelerations_are_taken_as_they_are():

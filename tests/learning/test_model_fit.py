@@ -17,6 +17,7 @@ from delan import storage
 from delan.errors import DataError, ModelFileError, SettingsError
 from delan.joints import Joints
 from delan.learning.model_fit import TrainingStart, fit_model
+from delan.learning.presets import PAPER
 from delan.learning.scores import evaluate
 from delan.learning.study import Study
 from delan.models.dynamics import Normalisation
@@ -472,3 +473,49 @@ def test_the_schedule_warms_up_and_ends_at_nothing():
     assert np.argmax(rates) == 10
     assert rates[-1] == pytest.approx(0, abs=1e-12)
     assert settings.schedule(1.5) == pytest.approx(0, abs=1e-12)
+
+
+def squares_of(model, sample, torque):
+    return jnp.sum((torque - sample.tau) ** 2)
+
+
+def test_a_fit_by_a_loss_of_ones_own_learns_and_is_stored_by_name(tmp_path):
+    settings = replace(ADAM, epochs=300, objective=Objective(loss=squares_of))
+    result = fit_model(Study.of(pendulum(), settings), "delan")
+    assert result.optimizer == "adam"
+    assert result.validation.torque.nmse_mean < 0.05
+    path = tmp_path / "own.delan"
+    storage.save(result.model, path, provenance=result.provenance())
+    stored = storage.read_header(path)["fit"]["settings"]["objective"]["loss"]
+    assert stored == "squares_of"
+
+
+@pytest.mark.parametrize(
+    ("model", "optimizer", "message"),
+    [("chain", "auto", "for networks"), ("delan", "lm", "optimizer='adam'")],
+)
+def test_a_loss_of_ones_own_needs_a_method_that_takes_it(model, optimizer, message):
+    settings = TrainingSettings(optimizer=optimizer, objective=Objective(loss=squares_of))
+    with pytest.raises(SettingsError, match=message):
+        plan(model, pendulum(), settings)
+
+
+def test_the_preset_of_the_paper_is_the_paper_and_can_be_changed():
+    given = TrainingSettings(epochs=7, objective=Objective(weight_decay=1e-2))
+    settings = PAPER.trained(given)
+    assert (settings.epochs, settings.optimizer) == (7, "adam")
+    assert settings.objective == Objective("squared", weight_decay=1e-2, decayed="all")
+    assert settings.descent == PAPER.training.descent
+    assert PAPER.trained(TrainingSettings()) == PAPER.training
+    network = PAPER.network
+    assert (network.activation, network.inputs, network.gravity) == ("relu", "raw", "vector")
+
+
+def test_the_network_of_the_paper_learns_a_pendulum():
+    descent = adam.DescentSettings(learning_rate=5e-3)
+    settings = PAPER.trained(TrainingSettings(epochs=1000, descent=descent))
+    result = fit_model(Study.of(pendulum(), settings), PAPER.network)
+    assert not result.model.promises.energy
+    assert evaluate(result.model, pendulum(seed=9)).torque.nmse_mean < 0.02
+    with pytest.raises(SettingsError, match="gravity='potential'"):
+        plan(PAPER.network, pendulum(), replace(settings, accelerations="none"))

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from delan.learning.fit import Fit
+from delan.learning.refit import ambiguity, disagreement
 from delan.learning.study import CrossFit, Entry
-from delan.learning.uncertainty import disagreement, torque_bands, trust_by_folds
+from delan.learning.uncertainty import torque_bands, trust_by_folds
 from delan.learning.verdict import judge, ranked
 from delan.robots.arms import TWO_LINK
 from tests.support.members import trust_in
@@ -108,6 +109,16 @@ def members(fit: Fit, spread: float) -> CrossFit:
         part.samples.tau + 0.1 * rng.standard_normal(part.samples.tau.shape) for part in judged
     )
     return CrossFit(tuple(changed), judged, predicted, fit.study.torque_size)
+
+
+def test_another_arm_that_explains_the_log_as_well_is_a_doubt(fit):
+    key = jax.random.key(0)
+    model = fit.best.model
+    others = members(fit, 0.02).members
+    assert ambiguity(model, (), fit.study, key=key) == 0
+    assert ambiguity(model, (model, model), fit.study, key=key) == 0
+    most = ambiguity(model, others, fit.study, key=key)
+    assert most == max(ambiguity(model, (other,), fit.study, key=key) for other in others) > 0
 
 
 def test_members_that_differ_disagree_on_other_motion(fit):

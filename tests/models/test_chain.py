@@ -23,7 +23,7 @@ from delan.models.geometry import from_rigid_body, learned_arm, to_rigid_body
 from delan.models.model import Model
 from delan.models.rigid_body import RigidBody
 from delan.robots.arms import DRIVE_INERTIA, TWO_LINK, WAM7
-from delan.solvers.loss import Objective, Samples, Scale, loss
+from delan.solvers.loss import Objective, Samples, Scale, loss, tie
 from delan.solvers.training import TrainingSettings
 from tests.support.members import chain, network, noisy
 from tests.support.oracles import torque_from_lagrangian
@@ -322,6 +322,24 @@ def test_the_tie_to_rigid_arms_moves_the_weights():
         )
         slopes.append(slope(untrained).turn)
     assert np.abs(slopes[0] - slopes[1]).max() > 0.1
+
+
+def test_the_tie_to_upright_arms_pulls_gravity_to_the_first_axis():
+    dataset = swung(RigidBody.from_urdf(TWO_LINK.urdf()), TWO_LINK.limits, [0], samples=20)
+    chain = LagrangianChain(dataset.joints, None, Normalisation.of(dataset), key=jax.random.key(0))
+    free = Scale.of(dataset, Objective())
+    tied = Scale.of(dataset, Objective(upright=4.0))
+
+    def pull(gravity):
+        leaning = eqx.tree_at(lambda chain: chain.gravity, chain, jnp.asarray(gravity))
+        return jnp.sum(tie(leaning, tied) ** 2) - jnp.sum(tie(leaning, free) ** 2)
+
+    assert pull([0.0, 0.0, 9.81]) == 0
+    assert pull([0.0, 0.0, -9.81]) == 0
+    np.testing.assert_allclose(pull([9.81, 0.0, 0.0]), 4.0)
+    slope = jax.grad(pull)(jnp.asarray([1.0, -2.0, 9.0]))
+    assert slope[0] > 0 > slope[1]
+    assert slope[2] == 0
 
 
 def test_thirty_joints_work():

@@ -15,7 +15,7 @@ from delan.models.friction import Friction, FrictionSettings, MotorPair
 from delan.models.model import Model
 from delan.models.networks import LagrangianNetwork, LagrangianNetworkSettings
 from delan.solvers.linearised import FlatModel, numpy_friction
-from delan.solvers.loss import Objective, Samples, Scale, data_loss, decaying, loss, residual
+from delan.solvers.loss import Objective, Samples, Scale, data_loss, decay, loss, residual
 from delan.solvers.marquardt import MarquardtSettings, Problem, _joined, init, update
 from tests.support.members import pendulum
 
@@ -54,6 +54,36 @@ def test_each_term_changes_the_gradient(term, model, dataset):
     # gradient only.
     assert float(jnp.linalg.norm(turned)) > 1e-3 or "torque" in term
     assert not np.allclose(gradient, plain_gradient, rtol=1e-3)
+
+
+def absolute(model, sample, torque):
+    """A loss of a user: the absolute error, and a little of the power that the model believes."""
+    power = model.power(sample.q, sample.qd, sample.qdd)
+    return jnp.sum(jnp.abs(torque - sample.tau)) + 0.01 * power**2
+
+
+def test_a_loss_of_ones_own_is_minimised_in_place_of_ours(model, dataset):
+    _, plain = value_and_gradient(model, dataset, Objective())
+    value, gradient = value_and_gradient(model, dataset, Objective(loss=absolute))
+    motion = [jnp.asarray(column) for column in (dataset.q, dataset.qd, dataset.qdd)]
+    error = jax.vmap(model.inverse_dynamics)(*motion) - dataset.tau
+    power = jax.vmap(model.power)(*motion)
+    expected = np.abs(error).sum(axis=1).mean() + 0.01 * np.mean(np.square(power))
+    assert float(value) == pytest.approx(float(expected))
+    unit = gradient / jnp.linalg.norm(gradient), plain / jnp.linalg.norm(plain)
+    assert float(jnp.linalg.norm(unit[0] - unit[1])) > 1e-3
+
+
+def test_decay_of_all_weights_takes_the_biases_too(model, dataset):
+    weights, _ = trainable(model)
+    biases = [leaf for leaf in jax.tree.leaves(weights) if leaf.ndim == 1]
+    values = {}
+    for decayed in ("matrices", "all"):
+        objective = Objective(weight_decay=0.1, decayed=decayed)
+        values[decayed] = float(value_and_gradient(model, dataset, objective)[0])
+    more = 0.1 * sum(float(jnp.sum(bias**2)) for bias in biases)
+    assert more > 0
+    assert values["all"] - values["matrices"] == pytest.approx(more)
 
 
 def test_the_losses_are_what_the_paper_writes(model, dataset):
@@ -153,8 +183,8 @@ def test_normal_equations_are_the_gradient_and_its_jacobian(model, dataset, term
 
     def errors(w):
         rows = jax.vmap(lambda sample: residual(model_of(w), sample, scale, objective))(samples)
-        decayed, _ = ravel_pytree(jax.tree.map(jnp.full_like, tree, decaying(tree)))
-        return jnp.concatenate([rows.ravel() / np.sqrt(count), np.sqrt(1e-3) * decayed * w])
+        rates, _ = ravel_pytree(jax.tree.map(jnp.full_like, tree, decay(tree, scale)))
+        return jnp.concatenate([rows.ravel() / np.sqrt(count), jnp.sqrt(rates) * w])
 
     jacobian = np.asarray(jax.jit(jax.jacfwd(errors))(flat))[:, moving]
     curvature = near.curvature[np.ix_(moving, moving)]

@@ -1,7 +1,7 @@
 """Models that the laws are tested on, and data for them. A new member joins by one line."""
 
 from collections.abc import Callable, Container
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import jax
@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from delan.joints import Dataset, Joints
+from delan.learning.presets import PAPER
 from delan.models.chain import LagrangianChain, LagrangianChainSettings
 from delan.models.dynamics import DynamicsModel, InverseDynamics, Normalisation
 from delan.models.friction import Friction, FrictionSettings, MotorPair, Term
@@ -129,6 +130,13 @@ DYNAMICS: dict[str, Callable[[], DynamicsModel]] = {
         Joints.revolute(3), activation="relu", diagonal="relu"
     ),
     "network, vector gravity": lambda: network(Joints.revolute(3), gravity="vector"),
+    "network, the paper to the letter": lambda: network(
+        Joints.of(("revolute", "prismatic", "revolute")), **asdict(PAPER.network)
+    ),
+    "network, normalised inputs": lambda: network(
+        Joints.of(("revolute", "prismatic")), inputs="normalised", outputs="raw"
+    ),
+    "network, Lagrangian layers": lambda: network(MIXED, engine="layers", depth=3, width=16),
     "chain, 1 joint": lambda: chain(Joints.revolute(1)),
     "chain, mixed joints": lambda: chain(MIXED),
     "chain, 7 joints": lambda: chain(Joints.revolute(7)),
@@ -232,7 +240,7 @@ class Compiled:
             setattr(self, name, method(name))
 
 
-WITHOUT_ENERGY = {"network, vector gravity"}
+WITHOUT_ENERGY = {"network, vector gravity", "network, the paper to the letter"}
 """Those that have no potential energy and say so."""
 
 INVERSE: dict[str, Callable[[], InverseDynamics]] = {

@@ -80,8 +80,14 @@ class FitRequest:
     model: Literal["auto", "chain", "delan", "feedforward"] = option(
         "auto",
         help="auto: all of them compete, the best on the validation motion is kept; chain: a "
-        "rigid arm of learned geometry; delan: the paper's DeLaN network; feedforward: a "
-        "feed-forward network.",
+        "rigid arm of learned geometry; delan: a DeLaN network; feedforward: a feed-forward "
+        "network.",
+    )
+    preset: Literal["paper"] | None = option(
+        None,
+        help="paper: network and training of the paper to the letter, in place of --model: ReLU, "
+        "raw positions, gravity as a vector, squared error, Adam. Options of a single model "
+        "change it.",
     )
     friction: str | None = option(
         None,
@@ -159,6 +165,8 @@ class FitRequest:
     def __post_init__(self) -> None:
         # First of all: the checks below take for granted that these are names of files.
         require_writable(self.model_path, self.report)
+        if self.seconds is not None and not 0 < self.seconds < float("inf"):
+            raise SettingsError(f"--seconds must be positive and finite, got {self.seconds:g}")
         if self.seconds is not None and self.epochs is not None:
             raise SettingsError("--seconds and --epochs both limit the training; give one of them")
         if self.fix and self.force:
@@ -174,7 +182,11 @@ class FitRequest:
         single = ", ".join("--" + name.replace("_", "-") for name in given)
         if self.resume and self.seeds > 1:
             raise SettingsError("--resume continues one training; leave --seeds out")
-        if single and self.model == "auto":
+        if self.preset is not None and (self.model != "auto" or self.urdf is not None):
+            raise SettingsError(
+                f"--preset {self.preset} is one model; leave --model and --urdf out"
+            )
+        if single and not self.trains_one:
             raise SettingsError(
                 f"{single}: for the training of one model, and --model auto compares several; "
                 f"leave {single} out, or name one --model"
@@ -207,9 +219,14 @@ class FitRequest:
         return self.report or self.model_path.with_suffix(".html")
 
     @property
+    def trains_one(self) -> bool:
+        """Whether a single model was asked for."""
+        return self.model != "auto" or self.preset is not None
+
+    @property
     def checkpoint(self) -> Path | None:
         """Where an unfinished training of a single model is kept."""
-        if self.model == "auto" or self.seeds > 1:
+        if not self.trains_one or self.seeds > 1:
             return None
         return self.model_path.with_name(self.model_path.name + ".checkpoint")
 
@@ -223,10 +240,11 @@ class FitRequest:
     @property
     def models(self) -> "str | Architecture":
         """The model that was asked for, by its name or, with a size, by its settings."""
+        from ..learning.presets import PRESETS
         from ..models.networks import FeedForwardSettings, LagrangianNetworkSettings
 
         if self.width is None and self.depth is None:
-            return self.model
+            return self.preset or self.model
         if self.model == "chain":
             raise SettingsError(
                 "a chain has no hidden layers; leave --width and --depth out, or choose another "
@@ -235,6 +253,8 @@ class FitRequest:
         settings = LagrangianNetworkSettings()
         if self.model == "feedforward":
             settings = FeedForwardSettings()
+        if self.preset is not None:
+            settings = PRESETS[self.preset].network
         if self.width is not None:
             settings = replace(settings, width=self.width)
         if self.depth is not None:
@@ -246,6 +266,7 @@ class FitRequest:
         """The settings of the fit."""
         from ..learning.fit_settings import FitSettings
         from ..learning.model_fit import TrainingStart
+        from ..learning.presets import PRESETS
         from ..solvers.loss import Objective
         from ..solvers.training import TrainingSettings
 
@@ -254,6 +275,8 @@ class FitRequest:
             epochs=self.epochs,
             objective=Objective(weight_decay=self.weight_decay),
         )
+        if self.preset is not None:
+            training = PRESETS[self.preset].trained(training)
         return FitSettings(
             accelerations=self.accelerations,
             cutoff=self.cutoff,
@@ -285,7 +308,7 @@ def fit(*, request: FitRequest, log_options: Any) -> None:
         reason = "every model gets one trial, and programs are compiled when first used"
         say(f"it took {seconds:.0f} s, more than the {request.seconds:g} s asked for: {reason}")
     if interrupted:
-        more = ", --resume continues" if request.model != "auto" else ""
+        more = ", --resume continues" if request.trains_one else ""
         say(f"stopped early; {request.model_path} holds the best model so far{more}")
         raise typer.Exit(130)
 

@@ -53,11 +53,6 @@ def gate(
     Exit code 0 only if every check passes, 1 if the model is refused, 2 if it could not be
     examined.
     """
-    limits_file = limits or urdf
-    if limits_file is None:
-        raise SettingsError(
-            "torques are examined against the robot's limits; give --limits FILE.toml or --urdf"
-        )
     import jax
 
     from .. import storage
@@ -68,6 +63,11 @@ def gate(
     with jax.enable_x64(True):  # all digits that the file has
         stored = storage.read_model(model)
     learned, header = stored
+    limits_file = limits or urdf
+    if limits_file is None:
+        raise SettingsError(
+            "torques are examined against the robot's limits; give --limits FILE.toml or --urdf"
+        )
     if limits is None:
         robot = limits_of_urdf(limits_file, learned.joints)
     else:

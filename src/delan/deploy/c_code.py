@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from importlib.metadata import version
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.polynomial import Chebyshev, Polynomial
 
 from ..models.model import Model
+from ..models.networks import LagrangianNetwork
 from .artifact import rendered
 from .layout import PADDING, ExportSettings, Numbers, Shape, padded
 
@@ -231,7 +232,7 @@ def _sizes(model: Model) -> dict[str, Any]:
     if model.mechanics is None:
         endless = int(network.joints.continuous.sum())
         return sizes | {"OUTPUTS": padded(dof), "ENDLESS": endless, "BOUNDED": dof - endless}
-    sliding = int(network.joints.sliding.sum())
+    circular = int(network.circular.sum())
     # The entries of a triangular factor, then a potential or the torque of each joint.
     gravity = dof * (dof + 1) // 2
     outputs = gravity + dof
@@ -240,8 +241,8 @@ def _sizes(model: Model) -> dict[str, Any]:
     return sizes | {
         "OUTPUTS": padded(outputs),
         "GRAVITY_OUTPUT": gravity,
-        "TURNING": dof - sliding,
-        "SLIDING": sliding,
+        "TURNING": circular,
+        "SLIDING": dof - circular,
         "DIAGONAL_SOFTPLUS": int(settings.diagonal == "softplus"),
     }
 
@@ -262,8 +263,9 @@ def _tables(shape: Shape) -> Iterator[str]:
         yield _table("TURNS", _places(joints.continuous))
         yield _table("BOUNDS", _places(~joints.continuous))
     else:
-        yield _table("TURNS", _places(joints.turning))
-        yield _table("SLIDES", _places(joints.sliding))
+        circular = cast(LagrangianNetwork, shape.model.mechanics).circular
+        yield _table("TURNS", _places(circular))
+        yield _table("SLIDES", _places(~circular))
     if "periodic" in shape.friction.terms:
         yield _table("CABLE", joints.turning.astype(int))
     if shape.states:

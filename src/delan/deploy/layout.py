@@ -16,8 +16,14 @@ from ..joints import Joints
 from ..model_header import LARGEST_NUMBER
 from ..models.chain import LagrangianChain
 from ..models.friction import Friction, FrictionSettings
+from ..models.layers import Affine, Perceptron
 from ..models.model import Model, as_model
-from ..models.networks import Affine, FeedForwardNetwork, LagrangianNetwork, Perceptron
+from ..models.networks import (
+    FeedForwardNetwork,
+    LagrangianNetwork,
+    input_scale,
+    output_scale,
+)
 from ..models.trust import Domain
 
 Precision = Literal["float", "double"]
@@ -232,23 +238,19 @@ def _chain(chain: LagrangianChain) -> Iterator[Block]:
 
 
 def _network(network: LagrangianNetwork, xp: Any) -> Iterator[Block]:
-    scale = network.normalisation
-    torque = xp.asarray(scale.tau_std, dtype=float)
-    focus = (torque / torque.max()) ** network.settings.focus
-    # Angles enter by sine and cosine, which need no scale.
-    yield "SEEN", xp.where(network.joints.sliding, focus / xp.asarray(scale.q_std), focus)
-    yield "CENTRE", scale.q_mean
+    units = jax.tree.map(lambda values: xp.asarray(values, dtype=float), network.normalisation)
+    seen = input_scale(network, units, xp)
+    yield "SEEN", seen.gain
+    yield "CENTRE", seen.centre
     yield from _layers(network.trunk, xp, back=True)
     heads = [network.diagonal, network.lower, network.gravity]
     weight = xp.concatenate([xp.asarray(head.weight, dtype=float) for head in heads])
     bias = xp.concatenate([xp.asarray(head.bias, dtype=float) for head in heads])
     yield from _head(weight, bias, xp, back=True)
-    yield "ROW", xp.sqrt(torque / xp.asarray(scale.qdd_std))
+    scale = output_scale(network, units, xp)
+    yield "ROW", scale.factor
     yield "OFFSET", xp.asarray([network.settings.offset])
-    if network.settings.gravity == "potential":
-        # A potential is one number, with one scale for all joints.
-        torque = torque.max()[None]
-    yield "GRAVITY", torque
+    yield "GRAVITY", scale.gravity
 
 
 def _feed_forward(network: FeedForwardNetwork, xp: Any) -> Iterator[Block]:

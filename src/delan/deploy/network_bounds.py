@@ -7,9 +7,12 @@ over each box and as numbers in its middle; the mean value theorem narrows the i
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
-from ..models.networks import LagrangianNetwork, Perceptron
+from ..models.dynamics import Normalisation
+from ..models.layers import Perceptron
+from ..models.networks import LagrangianNetwork, input_scale, output_scale
 from .bounds import Boxes, Parts
 
 
@@ -206,14 +209,12 @@ def _pairs(dof: int) -> list[tuple[int, int]]:
 
 
 def _features(network: LagrangianNetwork, middle: Boxes, reach: Boxes) -> _Jet:
-    """Return the inputs of the trunk: cosines and sines of angles, then slides."""
-    scale = network.normalisation
-    torque = np.asarray(scale.tau_std, dtype=float)
-    size = (torque / torque.max()) ** network.settings.focus
-    turning = np.flatnonzero(network.joints.turning).tolist()
-    sliding = np.flatnonzero(network.joints.sliding).tolist()
+    """Return the inputs of the trunk: cosines and sines of angles, then positions."""
+    circular, size, centre = input_scale(network, _units(network), np)
+    turning = np.flatnonzero(circular).tolist()
+    straight = np.flatnonzero(~circular).tolist()
     count, dof = middle.shape
-    inputs = 2 * len(turning) + len(sliding)
+    inputs = 2 * len(turning) + len(straight)
     pairs = _pairs(dof)
     at = np.zeros((count, inputs))
     rate = np.zeros((count, dof, inputs))
@@ -234,16 +235,21 @@ def _features(network: LagrangianNetwork, middle: Boxes, reach: Boxes) -> _Jet:
                 (low, high)[side][:, column] = size[joint] * ranges[0][side]
                 slope[side][:, joint, column] = size[joint] * ranges[1][side]
                 bend[side][:, row, column] = size[joint] * ranges[2][side]
-    for place, joint in enumerate(sliding):
+    for place, joint in enumerate(straight):
         column = 2 * len(turning) + place
-        gain = float(size[joint] / np.asarray(scale.q_std, dtype=float)[joint])
-        offset = float(np.asarray(scale.q_mean, dtype=float)[joint])
+        gain = float(size[joint])
+        offset = float(centre[joint])
         at[:, column] = gain * (middle[:, joint] - offset)
         low[:, column] = gain * (angles.low[:, joint] - offset)
         high[:, column] = gain * (angles.high[:, joint] - offset)
         for side in (rate, *slope):
             side[:, joint, column] = gain
     return _Jet(at, rate, _Interval(low, high), _Interval(*slope), _Interval(*bend))
+
+
+def _units(network: LagrangianNetwork) -> Normalisation:
+    """Return the normalisation of a network in NumPy's float64."""
+    return jax.tree.map(lambda values: np.asarray(values, dtype=float), network.normalisation)
 
 
 def _numbers(layer: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -265,15 +271,13 @@ def network_bound(network: LagrangianNetwork, middle: Boxes, reach: Boxes) -> Pa
     second derivatives; the mean value theorem then narrows values and first derivatives.
     """
     dof = middle.shape[1]
-    scale = network.normalisation
-    torque = np.asarray(scale.tau_std, dtype=float)
     smooth = _CURVES[network.settings.activation].smooth
     hidden = _hidden(network.trunk, _features(network, middle, reach), reach)
     diagonal = hidden.mapped(*_numbers(network.diagonal)).tightened(reach, smooth)
     positive = _CURVES[network.settings.diagonal]
     diagonal = diagonal.curved(positive).tightened(reach, smooth and positive.smooth)
     lower = hidden.mapped(*_numbers(network.lower)).tightened(reach, smooth)
-    gain = np.sqrt(torque / np.asarray(scale.qdd_std, dtype=float))
+    gain = output_scale(network, _units(network), np).factor
     factor = np.zeros((2, len(middle), dof, dof))
     rates = np.zeros((2, len(middle), dof, dof, dof))
     rows, columns = np.tril_indices(dof, -1)
@@ -326,9 +330,8 @@ def largest_number(network: LagrangianNetwork, lower: np.ndarray, upper: np.ndar
         weight, bias = _numbers(head)
         sums = (jet.value.size @ np.abs(weight).T + np.abs(bias), jet.slope.size @ np.abs(weight).T)
         largest = max(largest, *(float(part.max(initial=0.0)) for part in sums))
-    scale = network.normalisation
-    rows = np.sqrt(np.asarray(scale.tau_std, dtype=float) / np.asarray(scale.qdd_std, dtype=float))
-    return largest * max(1.0, float(rows.max()), float(np.asarray(scale.tau_std).max()))
+    scale = output_scale(network, _units(network), np)
+    return largest * max(1.0, float(scale.factor.max()), float(scale.gravity.max()))
 
 
 def _product(first: _Interval, second: _Interval) -> _Interval:
@@ -349,8 +352,8 @@ def _christoffel(change: _Interval) -> np.ndarray:
 def _network_gravity(
     network: LagrangianNetwork, hidden: _Jet, reach: Boxes, smooth: bool
 ) -> np.ndarray:
-    torque = np.asarray(network.normalisation.tau_std, dtype=float)
+    scale = output_scale(network, _units(network), np).gravity
     head = hidden.mapped(*_numbers(network.gravity)).tightened(reach, smooth)
     if network.settings.gravity == "potential":
-        return torque.max() * head.slope.size[:, :, 0]
-    return torque * head.value.size
+        return scale[0] * head.slope.size[:, :, 0]
+    return scale * head.value.size

@@ -16,7 +16,8 @@ from scipy.optimize import minimize
 from ..errors import SettingsError
 from ..joints import Dataset, JointLimits, Joints
 from ..models.dynamics import DynamicsModel, InverseDynamics
-from ..models.networks import ACTIVATIONS, LagrangianNetwork
+from ..models.layers import ACTIVATIONS
+from ..models.networks import LagrangianNetwork
 from ..robots.robot_files import from_urdf
 
 Score = Callable[..., Array]

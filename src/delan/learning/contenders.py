@@ -266,6 +266,14 @@ def with_structure(result: TrainingResult, study: Study) -> TrainingResult:
     return replace(found, structure=structure.steps, seconds=found.seconds + result.seconds)
 
 
+def unconfirmed(entry: Entry, chain: Entry) -> Network | None:
+    """The network that won on fewer folds than the chain has, if that is what the entry is."""
+    for name in ("delan", "feedforward"):
+        if entry.name == name and entry.folds < chain.folds:
+            return Network(name)
+    return None
+
+
 def _of_everything(study: Study) -> Study:
     """The study of a training on all samples, for as many iterations as need no stop."""
     settings = study.settings

@@ -1,9 +1,13 @@
-"""The cut-off of a log's filter and the delay of its torques, chosen on validation motion.
+"""The cut-off of a log's filter, the delay of its torques and the mounting of its arm, by folds.
 
 A chain is fitted at a cut-off read from the spectrum of the motion; from there, a few iterations at
 each other cut-off give its error on every fold of the log. All are judged by the same torques, at
 the bandwidth that every model is scored at, so that a narrow filter gains nothing by hiding what it
 removes: below the best cut-off motion is lost, above it noise comes in.
+
+Where the first joint moves little, a log hardly tells whether its axis is vertical. A tilt of one
+degree that explains noise is wrong by much as soon as that joint turns elsewhere, so that an arm
+stands upright unless the folds are explained worse by it.
 """
 
 import threading
@@ -13,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
@@ -25,8 +30,10 @@ from ..logs.preparation import PreparationSettings, scoring_bandwidth, stride
 from ..logs.preparation import prepare as prepared_by
 from ..logs.segments import usual_step
 from ..logs.split import Split, split, split_key
+from ..models.dynamics import on_device
 from ..models.model import Model
 from ..solvers.linearised import one_blas_thread, rigid_slope
+from ..solvers.loss import Objective
 from ..solvers.training import TrainingSettings
 from .friction_search import START
 from .model_fit import fit_model
@@ -71,6 +78,13 @@ DELAY_ROWS = 1000
 # Iterations at each cut-off, without each fold, and the most samples for them.
 TRIAL_ITERATIONS = 3
 TRIAL_ROWS = 384
+# The weight that holds an arm upright: far more than the torques can pull at it. Iterations in
+# which the other weights adapt to that.
+UPRIGHT = 100.0
+UPRIGHT_ITERATIONS = 15
+# With a larger error (nMSE) the arm was not found, or the log hardly tells it: it is searched for
+# once more, upright from the start.
+UNSURE = 0.1
 
 
 @dataclass(frozen=True)
@@ -90,6 +104,8 @@ class PreparationChoice:
         delay_gain: the share of the validation error that goes away with the delay.
         at_edge: whether the best cut-off is the first that could be tried.
         split: the folds, the same for every cut-off.
+        objective: the loss of a chain, with the tie of an arm that stands upright.
+        others: arms that the search met and that explain the log as well as `start`.
     """
 
     settings: PreparationSettings
@@ -99,6 +115,8 @@ class PreparationChoice:
     start: Model | None = None
     at_edge: bool = False
     split: Split | None = None
+    objective: Objective = field(default_factory=Objective)
+    others: tuple[Model, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,6 +176,8 @@ def choose_preparation(recording: Recording, search: CutoffSearch) -> Preparatio
         start=trials[chosen].start,
         at_edge=len(trials) > 1 and chosen == 0,
         split=desk.split,
+        objective=trials[chosen].objective,
+        others=trials[place].others,
     )
 
 
@@ -201,12 +221,15 @@ def _guess(recording: Recording) -> float:
 class _Trial:
     """A model refitted at a cut-off without each fold, and its validation error.
 
-    `start` is the model that all refits began from.
+    `start` is the model that all refits began from, `objective` their loss; `others` are arms that
+    explain the log as well.
     """
 
     start: Model
+    objective: Objective
     cross: CrossFit
     validation: float
+    others: tuple[Model, ...] = ()
 
 
 class _Delay(NamedTuple):
@@ -238,8 +261,10 @@ class _Desk:
         """Fit a chain at a place, and try the cut-offs on both sides as far as they pay."""
         # The arm is looked for with all samples. Wrong ones have far larger errors even on what
         # they learned from; how good the right one is, the folds tell.
-        first = fit_model(self.study(place).without(NOTHING), "chain").model
-        trials = {place: self.score(place, first)}
+        result = fit_model(self.study(place).without(NOTHING), "chain")
+        first = replace(self.score(place, result.model), others=result.others)
+        found = self.upright(place, first)
+        trials = {place: found}
         if self.search.first_look is not None:
             self.search.first_look(trials[place].validation)
         for step in (1, -1):
@@ -248,11 +273,28 @@ class _Desk:
             worse = 0
             while worse < 2 and 0 <= at + step < len(self.grid) and not self.over:
                 at += step
-                trials[at] = self.score(at, first)
+                trials[at] = self.score(at, found.start, objective=found.objective)
                 error = trials[at].validation
                 worse = worse + 1 if error > WORSE * best else 0
                 best = min(best, error)
         return trials
+
+    def upright(self, place: int, free: _Trial) -> _Trial:
+        """The trial of the same arm with a vertical first axis, unless it is worse than `free`."""
+        chain = free.start.chain
+        if self.over or chain is None or chain.joints.sliding[0]:
+            return free
+        objective = Objective(upright=UPRIGHT)
+        study = self.study(place, objective=objective).without(NOTHING)
+        others = free.others
+        if free.validation > UNSURE:
+            result = fit_model(study, "chain")
+            start = result.model
+            others = result.others
+        else:
+            start = Refit.of(vertical(free.start), study, iterations=UPRIGHT_ITERATIONS)(study)
+        trial = replace(self.score(place, start, objective=objective), others=others)
+        return trial if trial.validation <= EQUALLY_GOOD * free.validation else free
 
     def delay(self, place: int, best: _Trial) -> _Delay:
         """The delay of the torques, none if the folds do not agree on one."""
@@ -268,7 +310,7 @@ class _Desk:
             if abs(usual) < DELAY_SMALL:
                 break
             seconds += usual
-            trial = self.score(place, trial.start, seconds)
+            trial = self.score(place, trial.start, seconds, objective=trial.objective)
             if abs(seconds) > longest or trial.validation > DELAY_GAIN * best.validation:
                 return _Delay()
         apart = float(np.abs(more - np.median(more)).max())
@@ -284,7 +326,7 @@ class _Desk:
             lags.append(_lag(member, study.without(number).validation))
         return np.array(lags)
 
-    def study(self, place: int, delay: float = 0.0) -> Study:
+    def study(self, place: int, delay: float = 0.0, *, objective: Objective | None = None) -> Study:
         """The study of the log at a cut-off; the split is the same for all cut-offs."""
         search = self.search
         seconds = None if search.seconds is None else FIRST_SHARE * search.seconds
@@ -301,6 +343,7 @@ class _Desk:
                 epochs=POLISH,
                 validation=search.validation,
                 searches=search.searches,
+                objective=objective or Objective(),
             ),
             friction=START,
             key=search.key,
@@ -308,12 +351,14 @@ class _Desk:
             watch=search.watch,
         )
 
-    def score(self, place: int, start: Model, delay: float = 0.0) -> _Trial:
+    def score(
+        self, place: int, start: Model, delay: float = 0.0, *, objective: Objective | None = None
+    ) -> _Trial:
         """A few iterations at a cut-off, judged at the bandwidth of scores."""
-        study = self.study(place, delay)
+        study = self.study(place, delay, objective=objective)
         refit = Refit.of(start, study, iterations=TRIAL_ITERATIONS, count=TRIAL_ROWS)
         cross = cross_fit(study, start, refit)
-        return _Trial(start, cross, cross.error())
+        return _Trial(start, study.settings.objective, cross, cross.error())
 
     @cached_property
     def counted(self) -> np.ndarray | None:
@@ -330,6 +375,15 @@ class _Desk:
         return prepared_by(
             self.recording, PreparationSettings(float(self.grid[0]), 0.0, self.every)
         )
+
+
+def vertical(model: Model) -> Model:
+    """The model with gravity along its first axis, the rest as it is."""
+    chain = model.chain
+    assert chain is not None
+    gravity = np.zeros(3)
+    gravity[2] = np.copysign(np.linalg.norm(chain.gravity), chain.gravity[2])
+    return model.with_mechanics(eqx.tree_at(lambda chain: chain.gravity, chain, on_device(gravity)))
 
 
 def _lag(model: Model, unseen: Dataset) -> float:

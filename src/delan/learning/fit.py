@@ -26,13 +26,14 @@ from ..models.trust import Sketch
 from ..solvers.linearised import one_blas_thread
 from ..solvers.loss import SECONDS, Objective
 from ..solvers.stages import SAMPLES
-from .contenders import Chain, Constant, Network, SingleTraining
+from .contenders import Chain, Constant, Network, SingleTraining, unconfirmed
 from .cutoff import CutoffSearch, PreparationChoice, choose_preparation
 from .fit_settings import FitOptions, FitSettings, fit_options
 from .more_data import LearningCurve, NextMotion, learning_curve, next_motion
+from .refit import ambiguity, disagreement
 from .scores import Scores
 from .study import Budget, Contender, Entry, FrictionChoice, Listener, Study, nobody_listens
-from .uncertainty import TrustSettings, disagreement, trust, trust_by_folds
+from .uncertainty import TrustSettings, trust, trust_by_folds
 from .verdict import Verdict, judge, ranked
 
 # Share of the rivals' seconds that chains near a URDF get; the networks, which are trained at the
@@ -51,8 +52,8 @@ class Fit:
             accelerations, its parts are the filtered motion, for pictures and the band.
         trusted: the chosen model with its band and domain, before it learned from the validation
             motion too; None if the fit was stopped.
-        other_motion: the nMSE by which models of parts of the log differ on other motion; 0 where
-            it was not computed.
+        other_motion: the nMSE by which models of parts of the log, or other arms that explain it
+            as well, differ on other motion; 0 where it was not computed.
         curve, motion: what more data would bring and what to record next, for a chain with friction
             if there was time.
     """
@@ -164,8 +165,9 @@ def fit(
         data: a recording, which is prepared (filtered, cut into trajectories), or a dataset, which
             is taken as it is.
         models: `auto`, all of them; or one or several of `chain` (a rigid arm of learned geometry),
-            `delan` (the network of the paper), `feedforward` and `identified` (the arm of a URDF);
-            or the settings of one model. A constant torque always takes part.
+            `delan` (a Lagrangian network), `feedforward` and `identified` (the arm of a URDF);
+            or `paper` (the network of the paper and its training, to the letter); or the settings
+            of one model. A constant torque always takes part.
         friction: of the Lagrangian models: its terms, `auto` to add terms while the validation
             motion is explained better, or None. `usual` is `auto`, and None for a single `delan`.
         urdf: description of the robot; with it, models that start from the file take part.
@@ -178,14 +180,6 @@ def fit(
     options = fit_options(models, friction, urdf, settings or FitSettings(), seconds, seed)
     stop = stop or threading.Event()
     return _Job(data, options, Budget(seconds), listen or nobody_listens, stop).run()
-
-
-def _unconfirmed(entry: Entry, chain: Entry) -> Network | None:
-    """The network that won on fewer folds than the chain has, if that is what the entry is."""
-    for name in ("delan", "feedforward"):
-        if entry.name == name and entry.folds < chain.folds:
-            return Network(name)
-    return None
 
 
 class _Prepared(NamedTuple):
@@ -224,7 +218,8 @@ class _Job:
         if not self.stop.is_set():
             self.listen("trust")
             # A constant torque is never deployed; every fit has a model beside it.
-            outlook = self._outlook(entries[int(entries[0].name == "constant")], study)
+            best = entries[int(entries[0].name == "constant")]
+            outlook = self._outlook(best, study, prepared.choice)
         return Fit(
             entries=tuple(entries),
             preparation=prepared.choice,
@@ -238,13 +233,13 @@ class _Job:
             other_motion=outlook.other_motion,
         )
 
-    def _outlook(self, best: Entry, study: Study) -> "_Outlook":
+    def _outlook(self, best: Entry, study: Study, choice: PreparationChoice) -> "_Outlook":
         """What a fit says of its best model beyond its errors."""
         trusted = self._trust(best, study)
         assert trusted.trust is not None
         known = Sketch.of(sketch(self.data))
         trusted = trusted.with_trust(replace(trusted.trust, sketch=known))
-        other_motion = self._other_motion(best, study)
+        other_motion = self._other_motion(best, study, choice)
         return _Outlook(trusted, other_motion, *self._more_data(best, study))
 
     def _prepare(self) -> _Prepared:
@@ -296,9 +291,11 @@ class _Job:
     def _study(self, prepared: _Prepared) -> Study:
         """The study of the prepared samples, with the one split of this fit."""
         settings = self.options.settings
+        upright = prepared.choice.objective.upright
+        objective = replace(settings.training.objective, upright=upright)
         study = Study.of(
             prepared.dataset,
-            replace(settings.training, searches=settings.searches),
+            replace(settings.training, searches=settings.searches, objective=objective),
             friction=self.options.friction,
             key=jax.random.key(self.options.seed),
             stop=self.stop,
@@ -325,7 +322,7 @@ class _Job:
         chain = next((entry for entry in entries if entry.name == "chain"), None)
         # One by one: where the first does not hold on the other folds, the next one may.
         while chain is not None and not self.stop.is_set():
-            network = _unconfirmed(order[0], chain)
+            network = unconfirmed(order[0], chain)
             if network is None:
                 break
             friction = order[0].model.friction_settings
@@ -440,11 +437,15 @@ class _Job:
         key = self._last_keys(study)[0]
         return trust(best.deployed, study.training, study.judged, settings, key=key)
 
-    def _other_motion(self, best: Entry, study: Study) -> float:
-        """How much models of parts of the log differ on other motion, if there are such models."""
+    def _other_motion(self, best: Entry, study: Study, choice: PreparationChoice) -> float:
+        """How much models differ on other motion that the log leaves open, if there are several."""
         if best.cross is None or best.folds < 2:
             return 0.0
-        return disagreement(best.cross, study.dataset, key=self._last_keys(study)[0])
+        key = self._last_keys(study)[0]
+        apart = disagreement(best.cross, study.dataset, key=key)
+        if best.model.chain is None or choice.start is None:
+            return apart
+        return max(apart, ambiguity(choice.start, choice.others, study, key=key))
 
     def _more_data(
         self, best: Entry, study: Study

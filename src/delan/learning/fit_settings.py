@@ -12,6 +12,7 @@ from ..models.model import Architecture
 from ..models.networks import FeedForwardSettings, LagrangianNetworkSettings
 from ..solvers.training import TrainingSettings
 from .model_fit import FRESH, TrainingStart
+from .presets import PRESETS
 from .study import FrictionChoice, require_friction
 
 ModelName = Literal["chain", "delan", "feedforward", "identified"]
@@ -96,7 +97,8 @@ class FitOptions:
         known = get_args(ModelName)
         for name in self.models:
             if name not in known:
-                raise SettingsError(f"unknown model {name!r}; known: auto, {', '.join(known)}")
+                every = ", ".join(("auto", *known, *PRESETS))
+                raise SettingsError(f"unknown model {name!r}; known: {every}")
         if self.settings.single_training and not self.single:
             raise SettingsError(
                 "training, seeds and start are for the training of one model; leave them out, or "
@@ -141,6 +143,10 @@ def fit_options(
     """Check what `delan.fit` was asked for, and fill in the usual."""
     if not isinstance(settings, FitSettings):
         raise SettingsError(f"settings must be delan.FitSettings, got {type(settings).__name__}")
+    if isinstance(models, str) and models in PRESETS:
+        preset = PRESETS[models]
+        models = preset.network
+        settings = replace(settings, training=preset.trained(settings.training))
     architecture = None
     if isinstance(models, Architecture):
         architecture = models

@@ -32,7 +32,7 @@ from ..solvers.plan import (
     samples,
     stages,
 )
-from ..solvers.stages import MarquardtStage
+from ..solvers.stages import MarquardtStage, StartsStage
 from ..solvers.training import (
     Checkpoint,
     Limits,
@@ -140,6 +140,7 @@ class _Trainer:
     choice: ModelChoice
     start: TrainingStart
     selection: tuple[SelectionStep, ...] = field(default=(), init=False)
+    others: tuple[Model, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
         study = self.study
@@ -179,9 +180,12 @@ class _Trainer:
         if self.start.checkpoint is not None:
             fingerprint = _fingerprint(study, self.plan, self.start)
             checkpoint = Checkpoint(self.start.checkpoint, fingerprint, self.start.resume)
-        return train(
+        run = train(
             steps, network, limits, key=self.train_key, checkpoint=checkpoint, watch=study.watch
         )
+        if isinstance(steps[0], StartsStage):
+            self.others = tuple(steps[0].others)
+        return run
 
     def _choose_friction(self, run: Run) -> None:
         """Choose the friction that the robot has beyond the usual, and continue with it."""
@@ -259,6 +263,7 @@ class _Trainer:
             trajectories=study.validation.samples.trajectories,
             selection=self.selection,
             settled=not self._is_late(run),
+            others=self.others,
         )
 
     def _is_late(self, run: Run) -> bool:
@@ -353,7 +358,7 @@ def _fingerprint(study: Study, chosen: Plan, start: TrainingStart) -> str:
         "plan": asdict(chosen),
         "friction": "auto" if study.friction == "auto" else "given",
         "anchor": start.anchor,
-        "settings": asdict(study.settings),
+        "settings": study.settings.described(),
         "joints": asdict(dataset.joints),
     }
     digest.update(repr((described, study.seed)).encode())

@@ -1,18 +1,22 @@
 """A model refitted from near its weights: to other samples, or without each fold of a log in turn.
 
 Every sample of the log is predicted by a model that has not learned from it. These errors choose
-between models; they calibrate the band, and the refitted models are its ensemble.
+between models; they calibrate the band, and the refitted models are its ensemble. How much they
+differ on motion that was not recorded says what the log leaves open, and so do other arms that
+explain the log as well.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import Float, PRNGKeyArray
 
 from ..joints import Dataset, evenly_spaced
+from ..logs.split import generator
 from ..models.dynamics import in_precision
 from ..models.model import Model
 from ..solvers import marquardt
@@ -27,6 +31,8 @@ from .study import CrossFit, Study
 ITERATIONS = 6
 # Folds that are refitted at the same time; XLA and BLAS release the interpreter while they compute.
 TOGETHER = 2
+# Samples of motion that was not recorded, on which models are compared.
+MIXED_ROWS = 1000
 
 
 def refined(
@@ -130,3 +136,56 @@ def known_fit(study: Study, model: Model) -> CrossFit:
     """A model that was trained without the present fold, scored on it alone."""
     judged = study.judged
     return CrossFit((model,), (judged,), (predict_samples(model, judged),), study.torque_size)
+
+
+def jackknife(count: int) -> float:
+    """The standard error of a model over the spread of members that each lack one of its parts."""
+    return (count - 1) / np.sqrt(count)
+
+
+def disagreement(cross: CrossFit, dataset: Dataset, *, key: PRNGKeyArray) -> float:
+    """The nMSE by which models of parts of a log differ on other motion, mean over joints."""
+    std = jackknife(len(cross.members)) * spread_of(cross.members, other_motion(dataset, key=key))
+    return cross.size.nmse(std)
+
+
+def ambiguity(model: Model, others: Sequence[Model], study: Study, *, key: PRNGKeyArray) -> float:
+    """The largest nMSE by which other arms differ from a model on other motion, mean over joints.
+
+    The others explain the log as well as the model does: where they differ, the log does not tell
+    which of them the robot is.
+    """
+    torques = torques_of([model, *others], other_motion(study.dataset, key=key))
+    return max((study.torque_size.nmse(each - torques[0]) for each in torques[1:]), default=0.0)
+
+
+def other_motion(dataset: Dataset, *, key: PRNGKeyArray) -> Dataset:
+    """The motion of a log with its joints at different moments.
+
+    Each joint keeps to the positions, speeds and accelerations that it had, in combinations that
+    were not recorded.
+    """
+    known = dataset.samples
+    moments = generator(key).integers(len(known), size=(MIXED_ROWS, known.dof))
+    rows = (moments, np.arange(known.dof))
+    return Dataset(
+        t=np.arange(MIXED_ROWS, dtype=float),
+        q=known.q[rows],
+        qd=known.qd[rows],
+        qdd=known.qdd[rows],
+        tau=known.tau[rows],
+        trajectory=np.arange(MIXED_ROWS),
+        joints=known.joints,
+    )
+
+
+def spread_of(members: Sequence[Model], dataset: Dataset) -> Float[np.ndarray, "samples dof"]:
+    """The standard deviation of the members' torques at every sample."""
+    return np.std(torques_of(members, dataset), axis=0, ddof=1)
+
+
+def torques_of(models: Sequence[Model], dataset: Dataset) -> list[Float[np.ndarray, "samples dof"]]:
+    """The torques of models that all have the same friction, whose memory is computed once."""
+    with jax.enable_x64(True):
+        data = samples(dataset, models[0].friction_settings)
+        return [drive_torques(in_precision(model), data) for model in models]

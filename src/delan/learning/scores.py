@@ -67,6 +67,11 @@ class TorqueSize(NamedTuple):
         tau = dataset.samples.tau
         return cls(tau.var(axis=0), np.ptp(tau, axis=0))
 
+    def nmse(self, error: Float[np.ndarray, "samples dof"]) -> float:
+        """The mean nMSE of an error, over the joints whose torque varies."""
+        moved = self.variance > 0
+        return float(np.mean(np.mean(error**2, axis=0)[moved] / self.variance[moved]))
+
 
 @dataclass(frozen=True)
 class Errors:

@@ -318,6 +318,7 @@ class TrainingResult:
         structure: for a chain, the couplings and parallelograms that were tried, in that order.
         misfit: for a chain, whether its residual on the validation motion is noise or structure.
         settled: whether the training came to its own end, not to that of its time.
+        others: arms that a search met and that explain the training motion as well.
     """
 
     model: Model
@@ -337,6 +338,7 @@ class TrainingResult:
     structure: tuple[StructureStep, ...] = ()
     misfit: Misfit | None = None
     settled: bool = True
+    others: tuple[Model, ...] = ()
 
     @property
     def error(self) -> float:
@@ -360,7 +362,7 @@ class TrainingResult:
             "scores": {"validation": self.validation.as_dict()},
             "seed": list(self.seed),
             "fit": {
-                "settings": asdict(self.settings),
+                "settings": self.settings.described(),
                 "optimizer": self.optimizer,
                 "reason": self.reason,
                 "seconds": self.seconds,

@@ -25,9 +25,9 @@ from ..models.model import Model, as_model, without_trust
 from ..models.trust import Domain, Trust, apart, distances
 from ..solvers import adam, marquardt
 from ..solvers.adam import DescentSettings
-from ..solvers.linearised import drive_torques
 from ..solvers.loss import Objective, Scale
 from ..solvers.plan import SMALL_WEIGHTS, samples
+from .refit import jackknife, spread_of
 from .scores import predict_samples, residual_torques
 from .study import NOTHING, CrossFit, Study
 
@@ -38,8 +38,6 @@ CALIBRATED = 10
 KNOWN = 0.98
 # The most training states of which those of the domain are chosen.
 DOMAIN_ROWS = 3000
-# Samples of mixed motion on which models of parts of a log are compared.
-MIXED_ROWS = 1000
 # The most states of a fold that tell how far it is from the others.
 FOLD_STATES = 500
 # A joint that hardly moved counts as if it had moved by this share of the one that moved most.
@@ -123,8 +121,8 @@ def trust_by_folds(
     plain = _learned(model)
     members = _stacked([_learned(member) for member in cross.members])
     residual = np.abs(cross.residual)
-    std = np.concatenate([_spread_of(cross.members, judged) for judged in cross.judged])
-    wider = _jackknife(len(cross.members))
+    std = np.concatenate([spread_of(cross.members, judged) for judged in cross.judged])
+    wider = jackknife(len(cross.members))
     floor, band = _band(residual, wider * std, cross.fold, cross.size.variance, settings.level)
     trusted = Trust(
         members=members,
@@ -134,43 +132,6 @@ def trust_by_folds(
         level=settings.level,
     )
     return plain.with_trust(trusted)
-
-
-def _jackknife(count: int) -> float:
-    """The standard error of a model over the spread of members that each lack one of its parts."""
-    return (count - 1) / np.sqrt(count)
-
-
-def disagreement(cross: CrossFit, dataset: Dataset, *, key: PRNGKeyArray) -> float:
-    """The nMSE by which models of parts of a log differ on other motion, mean over joints.
-
-    The other motion is that of the log with the joints at different moments: each joint keeps to
-    the positions, speeds and accelerations that it had, in combinations that were not recorded.
-    """
-    samples = dataset.samples
-    moments = generator(key).integers(len(samples), size=(MIXED_ROWS, samples.dof))
-    rows = (moments, np.arange(samples.dof))
-    mixed = Dataset(
-        t=np.arange(MIXED_ROWS, dtype=float),
-        q=samples.q[rows],
-        qd=samples.qd[rows],
-        qdd=samples.qdd[rows],
-        tau=samples.tau[rows],
-        trajectory=np.arange(MIXED_ROWS),
-        joints=samples.joints,
-    )
-    std = _jackknife(len(cross.members)) * _spread_of(cross.members, mixed)
-    moved = cross.size.variance > 0
-    return float(np.mean(np.mean(std**2, axis=0)[moved] / cross.size.variance[moved]))
-
-
-def _spread_of(members: Sequence[Model], dataset: Dataset) -> Float[np.ndarray, "samples dof"]:
-    """The standard deviation of the members' torques at every sample."""
-    with jax.enable_x64(True):
-        # All members have the same friction, whose memory is computed once.
-        data = samples(dataset, members[0].friction_settings)
-        torques = [drive_torques(in_precision(member), data) for member in members]
-    return np.std(torques, axis=0, ddof=1)
 
 
 def _band(
@@ -198,7 +159,7 @@ def calibrated(model: Model, validation: Dataset) -> Model:
     error = np.abs(predict_samples(without_trust(model), validation) - judged.tau)
     if model.trust is None:
         raise ModelError("the model has no ensemble to calibrate; give it one with delan.trust")
-    std = _spread_of(_separate(model.trust.members, model.trust.size), validation)
+    std = spread_of(_separate(model.trust.members, model.trust.size), validation)
     if not np.isfinite(error).all() or not np.isfinite(std).all():
         raise ModelError(
             f"the model gives no finite torque for the motion of {validation.source}; fit it again"
@@ -224,7 +185,7 @@ def torque_bands(model: Model, dataset: Dataset) -> Float[np.ndarray, "samples d
     if model.trust is None:
         raise ModelError("the model has no band; give it one with delan.trust")
     members = _separate(model.trust.members, model.trust.size)
-    spread = np.hypot(_spread_of(members, dataset), np.asarray(model.trust.floor))
+    spread = np.hypot(spread_of(members, dataset), np.asarray(model.trust.floor))
     widening = np.maximum(1.0, distances(model.trust.domain, _states(dataset)))
     return np.asarray(model.trust.band) * spread * widening[:, None]
 
@@ -250,7 +211,8 @@ def _ensemble(model: Model, training: Dataset, settings: TrustSettings, key: PRN
         repeated = _stacked([known] * settings.members)
         return Model(repeated.mechanics, repeated.friction, members.residual)
     few = ravel_pytree(trainable(model)[0])[0].size <= SMALL_WEIGHTS
-    method = _by_marquardt if few or model.chain is not None else _by_descent
+    squares = settings.objective.loss is None
+    method = _by_marquardt if squares and (few or model.chain is not None) else _by_descent
     members = [in_precision(member) for member in method(model, training, settings, key)]
     for leaf in jax.tree.leaves(eqx.filter(members, eqx.is_array)):
         if not jnp.all(jnp.isfinite(leaf)):

@@ -77,6 +77,20 @@ class ConservativeTorques(NamedTuple):
     gravity: Vector
 
 
+class FactorRates(NamedTuple):
+    """The factor L of H = L Lᵀ with its rates, as the Lagrangian layers of the paper give them.
+
+    Attributes:
+        value: L.
+        rate: dL/dt along q̇, eq. 12.
+        slope: ∂L/∂q_i, the joint i along the first axis.
+    """
+
+    value: Matrix
+    rate: Matrix
+    slope: Float[Array, "dof dof dof"]
+
+
 class _Motion(NamedTuple):
     """The factor, d/dt (H q̇), ∂T/∂chol, and the pull-back of cotangents of (chol, V) to q."""
 
@@ -116,8 +130,12 @@ def forward_dynamics(terms: Terms, q: Vector, qd: Vector, tau: Vector) -> Vector
     """Return the acceleration q̈(q, q̇, τ) of eq. 8 of Lutter et al. 2019 [rad/s² or m/s²]."""
     # At zero acceleration the torque is c + g, the part that does not move the joints.
     motion = _motion(terms, q, qd, jnp.zeros_like(qd))
-    chol = dense(motion.chol)
-    half = solve_triangular(chol, tau - _torque(motion), lower=True)
+    return solved(dense(motion.chol), tau - _torque(motion))
+
+
+def solved(chol: Matrix, torque: Vector) -> Vector:
+    """Return H⁻¹ torque by two triangular solves."""
+    half = solve_triangular(chol, torque, lower=True)
     return solve_triangular(chol, half, lower=True, trans="T")
 
 
@@ -129,6 +147,21 @@ def components(terms: Terms, q: Vector, qd: Vector, qdd: Vector) -> Conservative
     (gravity,) = motion.pull_back((jnp.zeros_like(motion.chol), unit))
     inertial = times(motion.chol, transposed_times(motion.chol, qdd))
     return ConservativeTorques(inertial, motion.momentum_rate + kinetic, gravity)
+
+
+def components_of_factor(
+    factor: FactorRates, gravity: Vector, qd: Vector, qdd: Vector
+) -> ConservativeTorques:
+    """Return H q̈, c and g as the paper computes them, from L, dL/dt and ∂L/∂q_i.
+
+    c = (L dL/dtᵀ + dL/dt Lᵀ) q̇ − ½ q̇ᵀ (∂L/∂q_i Lᵀ + L ∂L/∂q_iᵀ) q̇ (eqs. 10 and 14), whose last
+    term is q̇ᵀ ∂L/∂q_i Lᵀ q̇, because both of its halves are equal.
+    """
+    chol = factor.value
+    p = chol.T @ qd
+    inertia_rate = chol @ (factor.rate.T @ qd) + factor.rate @ p
+    kinetic_slope = (factor.slope @ p) @ qd
+    return ConservativeTorques(chol @ (chol.T @ qdd), inertia_rate - kinetic_slope, gravity)
 
 
 def mass_matrix(terms: Terms, q: Vector) -> Matrix:

@@ -4,7 +4,7 @@ All methods take one sample; `jax.vmap` makes them take many.
 """
 
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeGuard, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -79,6 +79,36 @@ class DynamicsModel(InverseDynamics, Protocol):
     def power(self, q: Vector, qd: Vector, qdd: Vector) -> ScalarResult:
         """Return the rate of the total energy [W]; without friction it equals q̇ᵀ τ."""
         ...
+
+
+class Lagrangian(NamedTuple):
+    """The Lagrangian L = T − V at a moment of a motion, and its derivatives.
+
+    Attributes:
+        value: L [J].
+        by_q, by_qd: ∂L/∂q [N m or N], and ∂L/∂q̇ = H q̇, the momentum.
+        rate: dL/dt along q̇ and q̈ [W].
+    """
+
+    value: Float[Array, ""]
+    by_q: Vector
+    by_qd: Vector
+    rate: Float[Array, ""]
+
+
+def lagrangian(model: DynamicsModel, q: Vector, qd: Vector, qdd: Vector) -> Lagrangian:
+    """Return the Lagrangian of a learned model that promises energy, with its derivatives.
+
+    The torque of the model without friction is d/dt ∂L/∂q̇ − ∂L/∂q.
+    """
+    q, qd, qdd = one_sample(model.joints, q, qd, qdd)
+
+    def value(q: Vector, qd: Vector) -> Array:
+        energy = model.energy(q, qd)
+        return jnp.asarray(energy.kinetic - energy.potential)
+
+    at, (by_q, by_qd) = jax.value_and_grad(value, argnums=(0, 1))(q, qd)
+    return Lagrangian(at, by_q, by_qd, by_q @ qd + by_qd @ qdd)
 
 
 class Normalisation(eqx.Module):

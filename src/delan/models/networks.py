@@ -1,81 +1,30 @@
 """The networks: the paper's Lagrangian network, and a feed-forward network as its baseline."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ..errors import ModelError, SettingsError
 from ..joints import Energy, Joints, TorqueComponents
 from ..mechanics import euler_lagrange
-from ..mechanics.euler_lagrange import Entries, by_row
+from ..mechanics.euler_lagrange import ConservativeTorques, Entries, FactorRates, by_row, dense
 from .dynamics import Normalisation, Promises, Vector, one_sample
-
-Activation = Literal["tanh", "softplus", "relu", "silu", "sin"]
-ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
-    "tanh": jnp.tanh,
-    "softplus": jax.nn.softplus,
-    "relu": jax.nn.relu,
-    "silu": jax.nn.silu,
-    "sin": jnp.sin,
-}
-
-
-class Affine(eqx.Module):
-    """x ↦ W x + b; it may have no outputs, like the lower part of a 1 × 1 matrix."""
-
-    weight: Float[Array, "outputs inputs"]
-    bias: Float[Array, " outputs"]
-
-    def __init__(self, inputs: int, outputs: int, *, key: PRNGKeyArray, bias: float = 0.0):
-        """Weights from N(0, 1/inputs) and one bias for all outputs."""
-        self.weight = jax.random.normal(key, (outputs, inputs)) / inputs**0.5
-        self.bias = jnp.full_like(self.weight, bias, shape=(outputs,))
-
-    def __call__(self, x: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
-        # Of a batch, XLA multiplies rows a fifth faster than columns, and the gradient of the
-        # weights up to four times faster with the longer side of the matrix along its rows; these
-        # two forms differ in that gradient only.
-        outputs, inputs = self.weight.shape
-        if outputs > inputs:
-            return x @ self.weight.T + self.bias
-        return jnp.inner(x, self.weight) + self.bias
-
-
-class Perceptron(eqx.Module):
-    """Hidden layers only: `depth` affine maps of `width` units, each followed by the activation."""
-
-    layers: tuple[Affine, ...]
-    activation: Activation = eqx.field(static=True)
-
-    def __init__(
-        self, inputs: int, width: int, depth: int, activation: Activation, *, key: PRNGKeyArray
-    ):
-        layers = []
-        for layer_key in jax.random.split(key, depth):
-            layers.append(Affine(inputs, width, key=layer_key))
-            inputs = width
-        self.layers = tuple(layers)
-        self.activation = activation
-
-    def __call__(self, x: Float[Array, " inputs"]) -> Float[Array, " width"]:
-        for layer in self.layers:
-            x = ACTIVATIONS[self.activation](layer(x))
-        return x
-
-
-def require_layers(width: int, depth: int, activation: str) -> None:
-    """Refuse hidden layers that cannot be built."""
-    if width < 1 or depth < 1:
-        raise SettingsError(
-            f"width and depth must be at least 1, got width={width} and depth={depth}"
-        )
-    if activation not in ACTIVATIONS:
-        raise SettingsError(f"unknown activation {activation!r}; known: {', '.join(ACTIVATIONS)}")
+from .layers import (
+    POSITIVE,
+    Activation,
+    Affine,
+    LagrangianLayer,
+    Perceptron,
+    Positive,
+    Sensitive,
+    chained,
+    require_layers,
+)
 
 
 @dataclass(frozen=True)
@@ -142,9 +91,10 @@ class FeedForwardNetwork(eqx.Module):
         return scale.tau_mean + scale.tau_std * self.torque(self.trunk(jnp.concatenate(features)))
 
 
-Positive = Literal["softplus", "relu"]
-POSITIVE: dict[str, Callable[[Array], Array]] = {"softplus": jax.nn.softplus, "relu": jax.nn.relu}
 Gravity = Literal["potential", "vector"]
+Inputs = Literal["circular", "normalised", "raw"]
+Outputs = Literal["scaled", "raw"]
+Engine = Literal["passes", "layers"]
 SMALLEST_OFFSET = 1e-12
 
 
@@ -164,6 +114,14 @@ class LagrangianNetworkSettings:
             a wrist with a thousandth of the shoulder's torque is lost in the shoulder's errors.
         gravity: `potential` learns V(q) with g = ∂V/∂q; `vector` learns g(q) directly as in the
             paper, which need not be a gradient and has no potential energy.
+        inputs: `circular` gives cos q and sin q of a joint that turns, and the normalised position
+            of one that slides; `normalised` gives every position less its mean over its spread;
+            `raw` gives q as it is, as in the paper.
+        outputs: `scaled` multiplies the heads by the units of the training data, so that an
+            untrained network has the size of the robot; `raw` leaves them as in the paper.
+        engine: `passes` computes the torque by three passes through the network, whatever the
+            number of joints; `layers` by the paper's Lagrangian layers, with one tangent a joint.
+            The numbers are the same.
     """
 
     width: int = 64
@@ -173,6 +131,9 @@ class LagrangianNetworkSettings:
     offset: float = 1e-3
     focus: float = 0.5
     gravity: Gravity = "potential"
+    inputs: Inputs = "circular"
+    outputs: Outputs = "scaled"
+    engine: Engine = "passes"
 
     def __post_init__(self) -> None:
         require_layers(self.width, self.depth, self.activation)
@@ -184,16 +145,41 @@ class LagrangianNetworkSettings:
             )
         if not 0 <= self.focus <= 1:
             raise SettingsError(f"focus is a power between 0 and 1, got {self.focus}")
-        for name, kind in (("diagonal", Positive), ("gravity", Gravity)):
+        for name, kind in CHOICES.items():
             value = getattr(self, name)
             if value not in get_args(kind):
                 raise SettingsError(f"unknown {name} {value!r}; known: {', '.join(get_args(kind))}")
 
 
+# The settings that are one of a few words.
+CHOICES: dict[str, Any] = {
+    "diagonal": Positive,
+    "gravity": Gravity,
+    "inputs": Inputs,
+    "outputs": Outputs,
+    "engine": Engine,
+}
+
+
+class InputScale(NamedTuple):
+    """How positions enter a network: gain (cos q, sin q) where circular, else gain (q − centre)."""
+
+    circular: Bool[np.ndarray, " dof"]
+    gain: Any
+    centre: Any
+
+
+class OutputScale(NamedTuple):
+    """What the rows of the factor and the gravity head are multiplied by."""
+
+    factor: Any
+    gravity: Any
+
+
 class LagrangianNetwork(eqx.Module):
     """Inertia H(q) = chol cholᵀ and gravity from a trunk with three heads (eqs. 5–8 of the paper).
 
-    A revolute joint enters as (cos q, sin q), a prismatic joint as its normalised position.
+    How q enters and in which units the heads are is a matter of the settings.
     """
 
     trunk: Perceptron
@@ -216,7 +202,12 @@ class LagrangianNetwork(eqx.Module):
         self.settings = settings = settings or LagrangianNetworkSettings()
         self.normalisation = normalisation or Normalisation.identity(joints.dof)
         n = joints.dof
-        inputs = n + int(joints.turning.sum())
+        if settings.inputs != "circular" and joints.continuous.any():
+            raise SettingsError(
+                f"inputs={settings.inputs!r} and a continuous joint do not fit: after a full turn "
+                "the torque is the same and q is not; use inputs='circular'"
+            )
+        inputs = n + int(self.circular.sum())
         trunk_key, diagonal_key, lower_key, gravity_key = jax.random.split(key, 4)
         self.trunk = Perceptron(
             inputs, settings.width, settings.depth, settings.activation, key=trunk_key
@@ -226,6 +217,12 @@ class LagrangianNetwork(eqx.Module):
         self.lower = Affine(settings.width, n * (n - 1) // 2, key=lower_key)
         outputs = 1 if settings.gravity == "potential" else n
         self.gravity = Affine(settings.width, outputs, key=gravity_key)
+
+    @property
+    def circular(self) -> Bool[np.ndarray, " dof"]:
+        """Which joints enter by cosine and sine."""
+        turning = self.joints.turning
+        return turning if self.settings.inputs == "circular" else np.zeros_like(turning)
 
     @property
     def promises(self) -> Promises:
@@ -238,15 +235,13 @@ class LagrangianNetwork(eqx.Module):
         chol = self._factor(hidden)
         if self.settings.gravity == "vector":
             return chol, jnp.zeros_like(chol[0])
-        return chol, jnp.max(self.normalisation.tau_std) * self.gravity(hidden)[0]
+        return chol, output_scale(self, self.normalisation).gravity[0] * self.gravity(hidden)[0]
 
     def _features(self, q: Vector) -> Float[Array, " features"]:
-        turning = self.joints.turning
-        torque = self.normalisation.tau_std
-        size = (torque / jnp.max(torque)) ** self.settings.focus
-        angle = q[turning]
-        radius = size[turning]
-        slide = (size * (q - self.normalisation.q_mean) / self.normalisation.q_std)[~turning]
+        circular, gain, centre = input_scale(self, self.normalisation)
+        angle = q[circular]
+        radius = gain[circular]
+        slide = (gain * (q - centre))[~circular]
         return jnp.concatenate([radius * jnp.cos(angle), radius * jnp.sin(angle), slide])
 
     def _factor(self, hidden: Float[Array, " width"]) -> Entries:
@@ -255,25 +250,58 @@ class LagrangianNetwork(eqx.Module):
         both = jax.tree.map(lambda *heads: jnp.concatenate(heads), self.diagonal, self.lower)
         raw = both(hidden)
         diagonal = POSITIVE[self.settings.diagonal](raw[:n]) + self.settings.offset
-        # H scales as τ/q̈ and its factor as the root, so that an untrained network has the units of
-        # the robot.
-        scale = jnp.sqrt(self.normalisation.tau_std / self.normalisation.qdd_std)
+        scale = output_scale(self, self.normalisation).factor
         return by_row(scale) * jnp.concatenate([diagonal, raw[n:]])
 
     def _gravity_vector(self, q: Vector) -> Vector:
         """Return the vector head of the paper, zero for a network with a potential."""
         if self.settings.gravity == "potential":
             return jnp.zeros_like(q)
-        return self.normalisation.tau_std * self.gravity(self.trunk(self._features(q)))
+        scale = output_scale(self, self.normalisation).gravity
+        return scale * self.gravity(self.trunk(self._features(q)))
+
+    def factor(self, q: Vector, qd: Vector) -> FactorRates:
+        """Return L, dL/dt and ∂L/∂q_i of H = L Lᵀ in one pass by Lagrangian layers (figure 2b)."""
+        q, qd = one_sample(self.joints, q, qd)
+        return self._by_layers(q, qd)[0]
+
+    def _by_layers(self, q: Vector, qd: Vector) -> tuple[FactorRates, Vector]:
+        """Return the factor with its rates, and g(q), from one pass through Lagrangian layers."""
+        hidden = chained(self.trunk, Sensitive.of(self._features, q))
+        diagonal = LagrangianLayer(self.diagonal, POSITIVE[self.settings.diagonal])(hidden)
+        lower = LagrangianLayer(self.lower)(hidden)
+        gravity = LagrangianLayer(self.gravity)(hidden)
+        scale = output_scale(self, self.normalisation)
+        rows = by_row(scale.factor)
+        entries = jnp.concatenate([diagonal.value + self.settings.offset, lower.value])
+        slopes = jnp.concatenate([diagonal.slope, lower.slope])
+        slope = jax.vmap(dense, in_axes=1)(rows[:, None] * slopes)
+        rates = FactorRates(dense(rows * entries), jnp.tensordot(qd, slope, 1), slope)
+        if self.settings.gravity == "vector":
+            return rates, scale.gravity * gravity.value
+        return rates, scale.gravity[0] * gravity.slope[0]
+
+    def _parts(self, q: Vector, qd: Vector, qdd: Vector) -> ConservativeTorques:
+        if self.settings.engine == "layers":
+            factor, gravity = self._by_layers(q, qd)
+            return euler_lagrange.components_of_factor(factor, gravity, qd, qdd)
+        parts = euler_lagrange.components(self._terms, q, qd, qdd)
+        return parts._replace(gravity=parts.gravity + self._gravity_vector(q))
 
     def inverse_dynamics(self, q: Vector, qd: Vector, qdd: Vector) -> Vector:
         """Return the torque of eq. 6 of Lutter et al. 2019 [N m or N]."""
         q, qd, qdd = one_sample(self.joints, q, qd, qdd)
+        if self.settings.engine == "layers":
+            return sum(self._parts(q, qd, qdd), jnp.zeros_like(q))
         return euler_lagrange.inverse_dynamics(self._terms, q, qd, qdd) + self._gravity_vector(q)
 
     def forward_dynamics(self, q: Vector, qd: Vector, tau: Vector) -> Vector:
         """Return the acceleration of eq. 8 of Lutter et al. 2019 [rad/s² or m/s²]."""
         q, qd, tau = one_sample(self.joints, q, qd, tau)
+        if self.settings.engine == "layers":
+            factor, gravity = self._by_layers(q, qd)
+            rest = euler_lagrange.components_of_factor(factor, gravity, qd, jnp.zeros_like(qd))
+            return euler_lagrange.solved(factor.value, tau - rest.coriolis - rest.gravity)
         return euler_lagrange.forward_dynamics(self._terms, q, qd, tau - self._gravity_vector(q))
 
     def mass_matrix(self, q: Vector) -> Float[Array, "dof dof"]:
@@ -284,9 +312,7 @@ class LagrangianNetwork(eqx.Module):
     def components(self, q: Vector, qd: Vector, qdd: Vector) -> TorqueComponents:
         """Return the components of the torque; friction is zero."""
         q, qd, qdd = one_sample(self.joints, q, qd, qdd)
-        parts = euler_lagrange.components(self._terms, q, qd, qdd)
-        gravity = parts.gravity + self._gravity_vector(q)
-        return TorqueComponents(parts.inertial, parts.coriolis, gravity, friction=jnp.zeros_like(q))
+        return TorqueComponents(*self._parts(q, qd, qdd), friction=jnp.zeros_like(q))
 
     def energy(self, q: Vector, qd: Vector) -> Energy:
         """Return kinetic and potential energy [J]."""
@@ -306,3 +332,27 @@ class LagrangianNetwork(eqx.Module):
                 "this network learned gravity as a vector, which has no potential energy; "
                 "build it with gravity='potential' to ask for energy or power"
             )
+
+
+def input_scale(network: LagrangianNetwork, units: Normalisation, xp: Any = jnp) -> InputScale:
+    """Return how positions enter a network, by JAX or by NumPy as the numbers of `units` are."""
+    settings = network.settings
+    circular = network.circular
+    size = (units.tau_std / units.tau_std.max()) ** settings.focus
+    if settings.inputs == "raw":
+        return InputScale(circular, size, xp.zeros_like(size))
+    # Cosine and sine need no scale.
+    return InputScale(circular, xp.where(circular, size, size / units.q_std), units.q_mean)
+
+
+def output_scale(network: LagrangianNetwork, units: Normalisation, xp: Any = jnp) -> OutputScale:
+    """Return the units of the heads, by JAX or by NumPy as the numbers of `units` are."""
+    torque = units.tau_std
+    factor = xp.sqrt(torque / units.qdd_std)  # H scales as τ/q̈, and its factor as the root
+    if network.settings.outputs == "raw":
+        torque = xp.ones_like(torque)
+        factor = torque
+    if network.settings.gravity == "potential":
+        # A potential is one number, with one scale for all joints.
+        torque = torque.max()[None]
+    return OutputScale(factor, torque)

@@ -425,6 +425,6 @@ def _settings(report: FitReport) -> str:
         "cutoff": options.settings.cutoff,
         "seeds": options.settings.seeds,
         "resumed": options.settings.start.resume,
-        "training": asdict(options.settings.training),
+        "training": options.settings.training.described(),
     }
     return json.dumps(asked, indent=2, default=str, ensure_ascii=False)

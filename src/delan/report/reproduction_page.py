@@ -19,6 +19,7 @@ from ..logs.doctor.finding import plural
 from ..paper.cells import Results, Setting
 from ..paper.comparison import pooled
 from ..paper.reproduction import ExperimentResult, Reproduction
+from ..paper.tidy import tidy_csv
 from ..storage import write_whole
 
 # Verdicts differ by sign and word; the colours of the page only help.
@@ -36,7 +37,7 @@ SVG_BYTES = 3_000_000
 
 
 class Written(NamedTuple):
-    """Paths of page, claims and figures."""
+    """Paths of page, claims, and figures with their results as CSV."""
 
     page: Path
     claims: Path
@@ -62,6 +63,7 @@ def write_reproduction(reproduction: Reproduction, *, command: str) -> Written:
             images[result.experiment.name, name] = image
             files[out / "figures" / f"{name}.svg"] = vector
             files[out / "figures" / f"{name}.png"] = pixels
+        files[out / "figures" / f"{result.experiment.name}.csv"] = tidy_csv(result.results).encode()
     written = Written(out / "index.html", out / "claims.json", tuple(files))
     claims = [claim.as_dict() for claim in reproduction.claims]
     files[written.claims] = (json.dumps(claims, indent=2, ensure_ascii=False) + "\n").encode()

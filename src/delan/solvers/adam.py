@@ -1,7 +1,7 @@
 """Stochastic gradient descent by Adam, for fits and for online learners alike."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -21,30 +21,36 @@ class DescentSettings:
 
     Attributes:
         batch: samples in a minibatch.
-        learning_rate: the peak; a fit warms up to it and follows a cosine down to zero.
+        learning_rate: the peak.
+        rate: `cosine` follows a cosine from the peak down to zero; `constant` stays at the peak.
         warm_up: share of the run that the learning rate takes to reach its peak.
-        clip: largest norm of a gradient.
+        clip: largest norm of a gradient; None: gradients are taken as they are.
     """
 
     batch: int = 512
     learning_rate: float = 3e-3
     warm_up: float = 0.02
-    clip: float = 1.0
+    clip: float | None = 1.0
+    rate: Literal["cosine", "constant"] = "cosine"
 
     def __post_init__(self) -> None:
         if self.batch < 1:
             raise SettingsError(f"a minibatch needs at least 1 sample, got batch={self.batch}")
         if not 0 <= self.warm_up < 1:
             raise SettingsError(f"warm_up is a share of the run in [0, 1), got {self.warm_up}")
+        if self.rate not in ("cosine", "constant"):
+            raise SettingsError(f"unknown rate {self.rate!r}; known: cosine, constant")
         for name in ("learning_rate", "clip"):
             value = getattr(self, name)
-            if not 0 < value < float("inf"):
+            if value is not None and not 0 < value < float("inf"):
                 raise SettingsError(f"{name} must be positive and finite, got {value}")
 
     def schedule(self, progress: float) -> float:
         """Return the learning rate at a share `progress` of the run, in [0, 1]."""
         # The offset of 1e-3 makes the first rate positive, and allows a run without warm-up.
         rise = min(1.0, (progress + 1e-3) / (self.warm_up + 1e-3))
+        if self.rate == "constant":
+            return self.learning_rate * rise
         return self.learning_rate * rise * 0.5 * (1 + float(np.cos(np.pi * min(progress, 1.0))))
 
 
@@ -67,6 +73,8 @@ class EpochsReport(eqx.Module):
 
 
 def _adam(settings: DescentSettings) -> optax.GradientTransformation:
+    if settings.clip is None:
+        return optax.scale_by_adam()
     return optax.chain(optax.clip_by_global_norm(settings.clip), optax.scale_by_adam())
 
 

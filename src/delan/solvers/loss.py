@@ -5,6 +5,7 @@ integrated by parts.
 """
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -17,12 +18,22 @@ from jaxtyping import Array, Float
 from ..errors import DataError, SettingsError
 from ..joints import Dataset, nonzero_scale
 from ..logs.segments import time_breaks
-from ..models.chain import LagrangianChain, looseness
-from ..models.dynamics import InverseDynamics, LinearWeights, numbers, on_device, trainable
+from ..models.chain import GRAVITY_ACCELERATION, LagrangianChain, looseness
+from ..models.dynamics import (
+    InverseDynamics,
+    LinearWeights,
+    lagrangian,
+    numbers,
+    on_device,
+    trainable,
+)
 from ..models.friction import Friction, FrictionSettings
 from ..models.friction_memory import remembered
+from ..models.layers import Affine
 from ..models.model import as_model
 
+# The parts of a model whose numbers do not all decay alike.
+LAYERS = (Affine, LinearWeights)
 # Data are NumPy arrays, whose rows are picked without a compiled program; inside one, JAX arrays.
 Numbers = Array | np.ndarray
 
@@ -157,14 +168,10 @@ def mean_torque(model: Any, window: Windows) -> Any:
     held = jnp.zeros_like(window.q)
     carried = jnp.zeros_like(window.q[0])
     if model.mechanics is not None:
-
-        def lagrangian(q: Array, qd: Array) -> Array:
-            energy = model.energy(q, qd)
-            return jnp.asarray(energy.kinetic - energy.potential)
-
-        force, momentum = jax.vmap(jax.grad(lagrangian, argnums=(0, 1)))(window.q, window.qd)
-        held = -force
-        carried = window.slope @ momentum
+        still = jnp.zeros_like(window.q[0])
+        each = jax.vmap(lambda q, qd: lagrangian(model, q, qd, still))(window.q, window.qd)
+        held = -each.by_q
+        carried = window.slope @ each.by_qd
     if model.friction is not None:
         friction = model.friction.torque
         # The load is not known without accelerations, and `Windows.of` refuses friction under it.
@@ -178,6 +185,11 @@ def mean_torque(model: Any, window: Windows) -> Any:
     return window.window @ held - carried
 
 
+# The loss ℓ of one sample by its model, itself, and the torque that the model predicts for it:
+# a JAX number, at least 0 and differentiable. A sample has q, qd, qdd and tau.
+SampleLoss = Callable[[Any, Any, Array], Array]
+
+
 @dataclass(frozen=True)
 class Objective:
     """The terms of the loss.
@@ -188,22 +200,40 @@ class Objective:
             plain squared error [N² m²].
         power: weight of the power balance (q̇ᵀ(τ̂ − τ))², divided by the variance of the measured
             power q̇ᵀτ.
-        weight_decay: λ of eq. 9, times the sum of the squared weights (not of the biases, and not
-            of friction, whose parameters have units).
+        weight_decay: λ of eq. 9, times the sum of the squared weights (never of friction, whose
+            parameters have units).
+        decayed: `matrices` lets biases grow freely; `all` takes them as weights too, as the
+            paper's Ω(θ, ψ) does.
         rigidity: weight of the squares that keep the frames of a chain rotations and gravity at
             9.81 m/s². A rigid arm satisfies both at no cost, so that this settles only what the
             data leave open.
+        upright: weight of the squared sine of the angle between gravity and the first axis of a
+            chain, which is zero for an arm on a level floor or ceiling.
+        loss: a loss of one's own, `loss(model, sample, torque)`, in place of `torque` and `power`:
+            the ℓ of eq. 9, of which the mean over samples is minimised, by Adam. Any function that
+            JAX can differentiate, such as `lambda model, sample, torque: jnp.sum(jnp.abs(torque -
+            sample.tau))`; it may ask the model whatever the model promises.
     """
 
     torque: Literal["normalised", "squared"] = "normalised"
     power: float = 0.0
     weight_decay: float = 0.0
     rigidity: float = 1e-3
+    upright: float = 0.0
+    decayed: Literal["matrices", "all"] = "matrices"
+    loss: SampleLoss | None = None
 
     def __post_init__(self) -> None:
         if self.torque not in ("normalised", "squared"):
             raise SettingsError(f"unknown torque loss {self.torque!r}; known: normalised, squared")
-        for name in ("power", "weight_decay", "rigidity"):
+        if self.decayed not in ("matrices", "all"):
+            raise SettingsError(f"unknown decayed {self.decayed!r}; known: matrices, all")
+        if self.loss is not None and (not callable(self.loss) or self.power > 0):
+            raise SettingsError(
+                "loss is a function loss(model, sample, torque) in place of torque and power; got "
+                f"loss={self.loss!r} and power={self.power}"
+            )
+        for name in ("power", "weight_decay", "rigidity", "upright"):
             value = getattr(self, name)
             if not 0 <= value < float("inf"):
                 raise SettingsError(f"{name} must be a finite number of at least 0, got {value}")
@@ -293,14 +323,18 @@ class Scale(eqx.Module):
 
     Attributes:
         torque, power: variances of each joint's torque and of the measured power.
-        rigidity, weight_decay: see `Objective`; a number would be compiled into the program.
+        rigidity, upright, weight_decay: see `Objective`; numbers would be compiled into the
+            program.
+        bias_decay: the weight decay of biases.
         anchor: what a chain is held to, if anything.
     """
 
     torque: Float[Array, " dof"]
     power: Float[Array, ""]
     rigidity: Float[Array, ""]
+    upright: Float[Array, ""]
     weight_decay: Float[Array, ""]
+    bias_decay: Float[Array, ""]
     anchor: Anchor | None = None
 
     @classmethod
@@ -315,7 +349,9 @@ class Scale(eqx.Module):
             torque=on_device(torque),
             power=on_device(nonzero_scale(power)),
             rigidity=on_device(objective.rigidity),
+            upright=on_device(objective.upright),
             weight_decay=on_device(objective.weight_decay),
+            bias_decay=on_device(objective.weight_decay * (objective.decayed == "all")),
         )
 
     def untied(self) -> "Scale":
@@ -349,14 +385,18 @@ def residual(
 
 
 def tie(model: Any, scale: Scale) -> Float[Array, " rows"]:
-    """Return the residuals of `rigidity` and of an anchor, which belong to no sample.
+    """Return the residuals of `rigidity`, `upright` and an anchor, which belong to no sample.
 
     A model without a chain has none.
     """
-    chain = as_model(model).chain
-    if chain is None:
+    if not model.promises.geometry:
         return jnp.zeros_like(scale.torque, shape=(0,))
-    rows = jnp.sqrt(scale.rigidity) * looseness(chain)
+    chain = as_model(model).chain
+    assert chain is not None
+    tilt = chain.gravity[:2] / GRAVITY_ACCELERATION
+    rows = jnp.concatenate(
+        [jnp.sqrt(scale.rigidity) * looseness(chain), jnp.sqrt(scale.upright) * tilt]
+    )
     if scale.anchor is None:
         return rows
     return jnp.concatenate([rows, scale.anchor.strain(chain)])
@@ -366,6 +406,9 @@ def data_loss(
     model: InverseDynamics, samples: Data, scale: Scale, objective: Objective
 ) -> Float[Array, ""]:
     """Return the loss without ties and weight decay, by which validation judges."""
+    own = objective.loss
+    if own is not None:
+        return jnp.mean(jax.vmap(lambda sample: own(model, sample, torque(model, sample)))(samples))
     rows = jax.vmap(lambda sample: residual(model, sample, scale, objective))(samples)
     return jnp.mean(jnp.sum(rows**2, axis=1))
 
@@ -376,18 +419,25 @@ def loss(
     """Return eq. 9, the data loss plus λ Ω(weights), plus the ties of a chain."""
     data = data_loss(model, samples, scale, objective) + jnp.sum(tie(model, scale) ** 2)
     weights, _ = trainable(model)
-    decayed = jax.tree.leaves(eqx.filter(weights, decaying(weights)))
-    return data + scale.weight_decay * sum(jnp.sum(leaf**2) for leaf in decayed)
+    terms = jax.tree.map(lambda rate, leaf: rate * jnp.sum(leaf**2), decay(weights, scale), weights)
+    return data + sum(jax.tree.leaves(terms))
 
 
-def decaying(weights: Any) -> Any:
-    """Return which leaves weight decay applies to: the matrices of networks only.
+def decay(weights: Any, scale: Scale) -> Any:
+    """Return λ for every leaf of the weights: for matrices, for biases, and none for friction.
 
-    Biases may grow freely, and so may friction, whose size is a fact about the robot.
+    Friction may grow freely, because its size is a fact about the robot.
     """
 
-    def marked(part: Any) -> Any:
-        free = isinstance(part, LinearWeights)
-        return jax.tree.map(lambda leaf: not free and leaf.ndim > 1, part)
+    def rates(part: Any) -> Any:
+        if isinstance(part, Affine):
+            return eqx.tree_at(
+                lambda layer: (layer.weight, layer.bias),
+                part,
+                (scale.weight_decay, scale.bias_decay),
+            )
+        if isinstance(part, LinearWeights) or part.ndim < 2:
+            return jax.tree.map(lambda leaf: jnp.zeros_like(scale.weight_decay), part)
+        return scale.weight_decay
 
-    return jax.tree.map(marked, weights, is_leaf=lambda part: isinstance(part, LinearWeights))
+    return jax.tree.map(rates, weights, is_leaf=lambda part: isinstance(part, LAYERS))

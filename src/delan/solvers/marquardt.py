@@ -42,7 +42,7 @@ from .linearised import (
     with_friction,
     without_friction,
 )
-from .loss import Data, Objective, Scale, Windows, decaying, tie
+from .loss import Data, Objective, Scale, Windows, decay, tie
 
 Weights = Float[np.ndarray, " weights"]
 Curvature = Float[np.ndarray, "weights weights"]
@@ -260,8 +260,8 @@ class Problem:
     def is_tied(self) -> bool:
         """Whether a part of the loss belongs to no sample."""
         scale = self.scale
-        free = float(scale.rigidity) == 0 and float(scale.weight_decay) == 0
-        return not free or scale.anchor is not None
+        weights = (scale.rigidity, scale.upright, scale.weight_decay)
+        return scale.anchor is not None or any(float(weight) > 0 for weight in weights)
 
     def linearised(self, rigid: FlatModel | None) -> tuple[np.ndarray, np.ndarray]:
         """The torque of the part without friction, and its slopes."""
@@ -426,20 +426,18 @@ def _tied(structure: Any, weights: Any, arrays: Any, scale: Scale) -> tuple[Arra
         return tie(structure.model(weights, arrays), scale)
 
     slope = jax.jacrev(tied)(weights)
-    decayed = _decayed(structure, weights, arrays)
-    gradient = slope.T @ tied(weights) + scale.weight_decay * decayed * weights
-    return gradient, slope.T @ slope + scale.weight_decay * jnp.diag(decayed)
+    rates = _decay(structure, weights, arrays, scale)
+    return slope.T @ tied(weights) + rates * weights, slope.T @ slope + jnp.diag(rates)
 
 
 @partial(jax.jit, static_argnums=0)
 def _tied_loss(structure: Any, weights: Any, arrays: Any, scale: Scale) -> Array:
     """The part of the loss that belongs to no sample."""
-    decayed = _decayed(structure, weights, arrays)
-    decay = scale.weight_decay * jnp.sum(decayed * weights**2)
-    return jnp.sum(tie(structure.model(weights, arrays), scale) ** 2) + decay
+    decayed = jnp.sum(_decay(structure, weights, arrays, scale) * weights**2)
+    return jnp.sum(tie(structure.model(weights, arrays), scale) ** 2) + decayed
 
 
-def _decayed(structure: Any, weights: Array, arrays: Any) -> Array:
-    """Return 1 for every weight that decays, 0 for the others."""
+def _decay(structure: Any, weights: Array, arrays: Any, scale: Scale) -> Array:
+    """Return λ of every weight."""
     tree, _ = trainable(structure.model(weights, arrays))
-    return ravel_pytree(jax.tree.map(jnp.full_like, tree, decaying(tree)))[0]
+    return ravel_pytree(jax.tree.map(jnp.full_like, tree, decay(tree, scale)))[0]

@@ -88,16 +88,9 @@ def plan(
     """Choose size and method: Levenberg–Marquardt for models that are small enough, else Adam."""
     dataset = dataset.samples
     network = _architecture(model, dataset, settings)
-    if isinstance(network, FeedForwardSettings):
-        if friction is not None:
-            raise SettingsError(
-                "a feed-forward network learns friction with all the rest; leave friction out"
-            )
-        if settings.accelerations == "none":
-            raise SettingsError(
-                "a feed-forward network has no Lagrangian to do without accelerations; "
-                "give it filtered ones"
-            )
+    _require_trainable(network, settings, friction)
+    if settings.objective.loss is not None:
+        return _by_own_loss(network, settings, friction)
     weights = _count_weights(network, dataset)
     size = f"{weights} weights, {len(dataset)} samples"
     if isinstance(network, LagrangianChainSettings):
@@ -124,6 +117,43 @@ def plan(
     return Plan(network, "adam", reason, friction)
 
 
+def _require_trainable(
+    network: Architecture, settings: TrainingSettings, friction: FrictionSettings | None
+) -> None:
+    """Refuse friction beside a network that has it, and windows for one without a Lagrangian."""
+    if isinstance(network, FeedForwardSettings):
+        if friction is not None:
+            raise SettingsError(
+                "a feed-forward network learns friction with all the rest; leave friction out"
+            )
+        if settings.accelerations == "none":
+            raise SettingsError(
+                "a feed-forward network has no Lagrangian to do without accelerations; "
+                "give it filtered ones"
+            )
+    is_vector = isinstance(network, LagrangianNetworkSettings) and network.gravity == "vector"
+    if is_vector and settings.accelerations == "none":
+        raise SettingsError(
+            "gravity as a vector has no Lagrangian to do without accelerations; use "
+            "gravity='potential', or filtered accelerations"
+        )
+
+
+def _by_own_loss(
+    network: Architecture, settings: TrainingSettings, friction: FrictionSettings | None
+) -> Plan:
+    """Return Adam, the only method that takes any loss."""
+    if isinstance(network, LagrangianChainSettings):
+        raise SettingsError(
+            "a chain is searched for by squared errors; a loss of your own is for networks"
+        )
+    if settings.optimizer == "lm":
+        raise SettingsError(
+            "Levenberg–Marquardt needs squared errors; use optimizer='adam' for a loss of your own"
+        )
+    return Plan(network, "adam", "a loss of one's own", friction)
+
+
 def _is_hurried(settings: TrainingSettings) -> bool:
     """Return whether there is no time for the second-order method, and nobody asked for it."""
     if settings.optimizer != "auto" or settings.seconds is None:
@@ -145,7 +175,8 @@ def _architecture(model: ModelChoice, dataset: Dataset, settings: TrainingSettin
     if model == "chain":
         return LagrangianChainSettings()
     network = {"delan": LagrangianNetworkSettings, "feedforward": FeedForwardSettings}[model]
-    by_adam = settings.optimizer == "adam" or _is_hurried(settings)
+    by_adam = settings.optimizer == "adam" or settings.objective.loss is not None
+    by_adam = by_adam or _is_hurried(settings)
     if by_adam or dataset.dof > SMALL_DOF:
         return network()
     return network(width=SMALL_WIDTH)
@@ -230,7 +261,7 @@ def stages(
         settings.objective,
     )
     if chosen.optimizer == "adam":
-        return [_descent_stage(data, settings)]
+        return [descent_stage(data, settings)]
     iterations = settings.epochs
     if iterations is None and not settings.by_clock:
         iterations = ITERATIONS
@@ -262,7 +293,7 @@ def stages(
     return [search, last]
 
 
-def _descent_stage(
+def descent_stage(
     data: tuple[Data, Data, Scale, Objective], settings: TrainingSettings
 ) -> DescentStage:
     """Return Adam for as long as the settings say, or until it stops improving."""

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -63,6 +63,8 @@ GAIN_ITERATIONS = 15
 AGREED_IN_TRAINING = 1.1
 AGREED = 1.05
 HOLDS = 3.0
+# Arms of a search whose loss is below this multiple of the least explain the data as well.
+AS_GOOD = 1.1
 
 
 class DescentState(eqx.Module):
@@ -173,6 +175,9 @@ class StartsStage:
 
     A search begins with random arms and goes on with the best one, each of whose joints is placed
     anew in turn. `until` limits the time, as a value of `time.perf_counter()` [s].
+
+    `others` receives the arms of the last search that explain the data as well as the best one:
+    where they differ from it, the data do not tell which one is right.
     """
 
     training: Data
@@ -187,6 +192,7 @@ class StartsStage:
     patience: float = float("inf")
     chunk: int = 1
     name: str = "Starts"
+    others: list[Any] = field(default_factory=list)
 
     def start(self, model: Any) -> StartsState:
         unknown = jnp.full(self.epochs, jnp.inf)
@@ -233,6 +239,7 @@ class StartsStage:
     ) -> list["_Candidate"]:
         """Place every joint of the best arm anew, alone or with another, while arms get better."""
         in_vain = 0
+        seen = list(ranked)
         for _ in range(MOST_HOPS):
             best = ranked[0]
             if best.loss < SOLVED / 10 or in_vain == HOPS_IN_VAIN or self._over:
@@ -245,7 +252,10 @@ class StartsStage:
                 others = [_replaced(arm, int(rng.choice(joints)), rng) for arm in others]
             hops = self._ranked(others, data, HOP_ITERATIONS)
             ranked = self._ranked([best.model, *_models(hops[:BEST_HOPS])], data, HOP_MORE)
+            seen += [*hops, *ranked]
             in_vain = 0 if ranked[0].loss < HOP_GAIN * best.loss else in_vain + 1
+        least = ranked[0].loss
+        self.others[:] = [arm.model for arm in seen if arm.loss < AS_GOOD * least]
         return ranked
 
     @property

@@ -92,6 +92,14 @@ class TrainingSettings:
         if self.retreats < 0:
             raise SettingsError(f"retreats must be at least 0, got {self.retreats}")
 
+    def described(self) -> dict[str, Any]:
+        """Return the settings as plain values, a loss of one's own by its name."""
+        fields = asdict(self)
+        own = self.objective.loss
+        if own is not None:
+            fields["objective"]["loss"] = getattr(own, "__qualname__", type(own).__name__)
+        return fields
+
     @property
     def by_clock(self) -> bool:
         """Whether `seconds` alone limit the training."""

@@ -45,6 +45,9 @@ _BAG_FILE = "metadata.yaml"
 _TEXT = ".text_table"
 _TEXT_SUFFIXES = {".csv", ".tsv", ".txt", ".dat", ".log"}
 
+# A model file of ours after its first 8 bytes, which hold the length of its header.
+_MODEL = b'{"__metadata__":{"delan":'
+
 _PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
 
 NPZ_FORM = (
@@ -114,6 +117,9 @@ def open_log(path: Path, options: LogOptions, *, gaps: bool = False) -> list[She
         for magic, packer in _PACKED.items():
             if head.startswith(magic):
                 raise DataError(str(path), f"is compressed by {packer}; decompress it first")
+        if head.startswith(_MODEL, 8):
+            problem = f"is a model file, not a log (`delan describe` shows it); {KNOWN_FORMS}"
+            raise DataError(str(path), problem)
         module = _TEXT
     return import_module(module, __package__).read_sheets(path, options, gaps)
 
