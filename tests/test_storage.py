@@ -25,7 +25,7 @@ from delan.models.model import Model, as_model
 from delan.models.networks import FeedForwardNetwork
 from delan.models.rigid_body import RigidBody
 from delan.robots.arms import TWO_LINK
-from tests.support.members import MIXED, actuated, chain, feed_forward, network
+from tests.support.members import MIXED, actuated, chain, feed_forward, network, parallelogram
 
 MODELS = {
     "network": lambda: network(
@@ -33,6 +33,7 @@ MODELS = {
     ),
     "chain": lambda: chain(MIXED, seed=2),
     "chain, tree": lambda: chain(Joints.revolute(3), parents=(-1, 0, 0)),
+    "chain, parallelogram": lambda: parallelogram(),
     "network, friction with memory and pairs": lambda: actuated(
         MIXED, "viscous", "coulomb", "stops", pairs=(MotorPair(0, 2, -0.5),)
     ),

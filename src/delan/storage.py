@@ -172,7 +172,7 @@ def _require_sound(model: Model) -> None:
         for number, frame in enumerate(np.asarray(model.chain.turn, dtype=float), start=1):
             values = np.linalg.svd(frame, compute_uv=False)
             if not values[0] <= MOST_SINGULAR * values[-1]:
-                name = model.joints.names[number]
+                name = model.chain.tree_joints.names[number]
                 raise ModelError(f"the frame of joint {name} is singular: it has no axis")
 
 

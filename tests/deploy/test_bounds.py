@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delan.deploy.bounds import chain_bound, driving_friction, friction_bound, prove
+from delan.deploy.bounds import chain_bound, prove
+from delan.deploy.friction_bounds import driving_friction, friction_bound
 from delan.deploy.network_bounds import _CURVES, _Interval, largest_number, network_bound
 from delan.joints import Joints
 from delan.models.friction import Friction, FrictionSettings
@@ -17,6 +18,7 @@ from delan.models.networks import LagrangianNetwork, LagrangianNetworkSettings
 from delan.models.rigid_body import RigidBody
 from delan.robots.arms import TWO_LINK, WAM7
 from tests.support.crafted_models import given_power_of, random_friction
+from tests.support.members import coupled_chain, parallelogram
 from tests.support.random_arms import random_arm, rigid
 
 KINDS = st.lists(st.sampled_from(["revolute", "continuous", "prismatic"]), min_size=1, max_size=6)
@@ -61,6 +63,19 @@ def test_the_inertia_of_links_without_rotors_is_bounded_below():
     least = float(np.linalg.eigvalsh(jax.vmap(arm.mass_matrix)(angles))[:, 0].min())
     bound = chain_bound(arm, -box, box).least_eigenvalue(np.zeros((2, 2)), np.ones(2))[0]
     assert 0.2 * least < bound <= least
+
+
+@pytest.mark.parametrize("make", [coupled_chain, parallelogram])
+def test_bounds_of_coupled_joints_hold_at_random_states(make):
+    chain = make()
+    lower, upper = np.full(3, -2.0), np.full(3, 3.0)
+    speed, push = np.array([[1.0, 2.0, 3.0], [4.0, 1.0, 2.0]])
+    bound = chain_bound(chain, lower, upper)
+    motion = states_in(lower, upper, speed, push, 0, count=2000)
+    torque = jax.jit(jax.vmap(chain.inverse_dynamics))(*motion)
+    assert (np.abs(torque) <= bound.torque(speed, push)).all()
+    # Not far above either.
+    assert (bound.torque(speed, push) <= 30 * np.abs(torque).max(axis=0)).all()
 
 
 @pytest.mark.parametrize("robot", [TWO_LINK, WAM7], ids=lambda robot: robot.name)

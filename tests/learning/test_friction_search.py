@@ -215,7 +215,8 @@ def test_a_choice_that_has_to_end_keeps_what_it_has():
 
 def test_a_choice_with_nothing_left_to_try_ends():
     """A single joint that has every term: there is no other motor to share."""
-    every = FrictionSettings(terms=("viscous", "asymmetric", "offset", "stribeck", "stops", "load"))
+    terms = ("viscous", "asymmetric", "offset", "stribeck", "stops", "load", "spring", "periodic")
+    every = FrictionSettings(terms=terms)
     data = pendulum(4, 40)
     model = LagrangianNetwork(
         data.joints,

@@ -151,6 +151,71 @@ def test_a_real_arms_numbers_give_pinocchios_torques_inertia_and_energy(name):
     np.testing.assert_allclose(above, above[0], atol=1e-9)  # where the potential is zero is free
 
 
+def dependent_arm() -> tuple[RigidBody, np.ndarray, LagrangianChain]:
+    """A tree of eight joints in Pinocchio, five coordinates that move it, and its exact chain."""
+    body = rigid(random_arm(KINDS, seed=2, parents=TREE)[0])
+    rows = np.random.default_rng(1).normal(size=(8, 5))
+    tree = from_rigid_body(body)
+    settings = LagrangianChainSettings(
+        TREE, tuple(map(tuple, rows.tolist())), tuple(body.joints.sliding.tolist())
+    )
+    blank = LagrangianChain(Joints.revolute(5), settings, key=jax.random.key(0))
+    exact = eqx.tree_at(
+        lambda chain: (chain.turn, chain.shift, chain.factor, chain.gravity),
+        blank,
+        (tree.turn, tree.shift, tree.factor, tree.gravity),
+    )
+    return body, rows, exact
+
+
+def test_joints_that_depend_on_coordinates_have_pinocchios_torques_seen_from_these():
+    body, rows, exact = dependent_arm()
+    rotors = np.exp(exact.log_armature)
+    for q, qd, qdd in motions(5):
+        torque, inertia, energy, _ = asked(exact, q, qd, qdd)
+        wanted = rows.T @ body.inverse_dynamics(rows @ q, rows @ qd, rows @ qdd) + rotors * qdd
+        np.testing.assert_allclose(torque, wanted, rtol=1e-9, atol=1e-9)
+        whole = rows.T @ body.mass_matrix(rows @ q) @ rows + np.diag(rotors)
+        np.testing.assert_allclose(inertia, whole, rtol=1e-9, atol=1e-9)
+        kinetic = body.energy(rows @ q, rows @ qd).kinetic + rotors @ qd**2 / 2
+        assert float(energy.kinetic) == pytest.approx(float(kinetic), rel=1e-9)
+
+
+def test_settling_a_dependent_arm_changes_no_torque_and_it_is_no_rigid_body():
+    _, _, exact = dependent_arm()
+    after = settled(exact)
+    for motion in motions(5):
+        wanted, got = asked(exact, *motion)[0], asked(after, *motion)[0]
+        np.testing.assert_allclose(got, wanted, rtol=1e-8, atol=1e-8)
+    assert learned_arm(after).joints.dof == 8
+    with pytest.raises(ModelError, match="depend on each other"):
+        to_rigid_body(after)
+
+
+def test_joints_of_a_tree_are_named_by_their_coordinates():
+    rows = ((1.0, 0.0), (-1.0, 1.0), (0.0, -0.5), (0.0, 0.0), (1.0, 0.0))
+    settings = LagrangianChainSettings(coupling=rows, sliding=(False,) * 5)
+    made = LagrangianChain(Joints.revolute(2), settings, key=jax.random.key(0))
+    names = ("joint0", "joint1 - joint0", "-0.5 joint1", "fixed", "joint0'")
+    assert made.tree_joints.names == names
+
+
+@pytest.mark.parametrize(
+    ("rows", "sliding", "problem"),
+    [
+        (((1.0,), (0.0,)), None, "2 finite numbers"),
+        (((1.0, 0.0), (float("nan"), 1.0)), None, "2 finite numbers"),
+        (((1.0, 0.0), (1.0, 0.0)), None, "moves no joint"),
+        (((1.0, 0.0), (0.0, 1.0), (1.0, 1.0)), None, "3 rows and .* 2 kinds"),
+        (((1.0, 0.0), (0.0, 1.0)), (False,), "2 rows and .* 1 kinds"),
+    ],
+)
+def test_a_wrong_coupling_is_refused(rows, sliding, problem):
+    settings = LagrangianChainSettings(coupling=rows, sliding=sliding)
+    with pytest.raises(SettingsError, match=problem):
+        LagrangianChain(Joints.revolute(2), settings, key=jax.random.key(0))
+
+
 @pytest.mark.parametrize("name", sorted(set(known_arms()) - {"one joint"}))
 def test_settling_changes_no_torque(name):
     body = known_arms()[name]

@@ -96,6 +96,28 @@ def chain(joints: Joints, seed: int = 0, parents: tuple[int, ...] | None = None)
     return LagrangianChain(joints, LagrangianChainSettings(parents), odd, key=jax.random.key(seed))
 
 
+def coupled_chain() -> LagrangianChain:
+    """Three coordinates, the last two joints of which are driven together."""
+    rows = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, -0.6, 1.0))
+    settings = LagrangianChainSettings(coupling=rows)
+    return LagrangianChain(Joints.revolute(3), settings, key=jax.random.key(3))
+
+
+def parallelogram() -> LagrangianChain:
+    """A turning base, two arms moved from it, a level plate with a tool, and a rod that slides."""
+    rows = (
+        (1.0, 0.0, 0.0),
+        (0.0, 1.0, 0.0),
+        (0.0, -1.0, 1.0),
+        (0.0, 0.0, -1.0),
+        (0.0, 0.1, 0.0),
+    )
+    settings = LagrangianChainSettings(
+        parents=(-1, 0, 1, 2, 0), coupling=rows, sliding=(False, False, False, False, True)
+    )
+    return LagrangianChain(Joints.revolute(3), settings, key=jax.random.key(4))
+
+
 MIXED = Joints.of(("revolute", "prismatic", "continuous"))
 
 DYNAMICS: dict[str, Callable[[], DynamicsModel]] = {
@@ -119,6 +141,8 @@ DYNAMICS: dict[str, Callable[[], DynamicsModel]] = {
     "chain, mixed joints": lambda: chain(MIXED),
     "chain, 7 joints": lambda: chain(Joints.revolute(7)),
     "chain, tree": lambda: chain(Joints.revolute(5), parents=(-1, 0, 1, 0, -1)),
+    "chain, coupled wrist": lambda: coupled_chain(),
+    "chain, parallelogram": lambda: parallelogram(),
     "rigid body": lambda: RigidBody.from_urdf(TWO_LINK.urdf()),
     "rigid body, rotors and friction": lambda: RigidBody.from_urdf(
         TWO_LINK.urdf(),
@@ -149,6 +173,18 @@ DYNAMICS: dict[str, Callable[[], DynamicsModel]] = {
         "stops",
         pairs=(MotorPair(1, 2, 0.6),),
     ),
+    "network, springs and cables": lambda: actuated(
+        MIXED, "armature", "spring", "periodic", pairs=(MotorPair(0, 2, -0.5),)
+    ),
+    "chain, springs, cables and friction under load": lambda: Model(
+        parallelogram(),
+        jax.tree.map(
+            jnp.asarray,
+            actuator(
+                Joints.revolute(3), "spring", "load", "periodic", pairs=(MotorPair(0, 1, 2.0),)
+            ),
+        ),
+    ),
     "model of a chain alone": lambda: Model(chain(MIXED)),
     "chain and friction with trust": lambda: with_doubt(
         Model(chain(MIXED), jax.tree.map(jnp.asarray, actuator(MIXED, "viscous", "offset")))
@@ -162,6 +198,7 @@ WITH_FRICTION = {
     "rigid body, friction under load",
     "network and friction",
     "network, rotors, friction under load and with memory",
+    "chain, springs, cables and friction under load",
     "chain and friction with trust",
 }
 """Those whose friction takes part of the torque: power and forces at rest are compared without it.

@@ -4,6 +4,7 @@ import difflib
 import functools
 import inspect
 import itertools
+import json
 import math
 import os
 import re
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import MISSING, field, fields
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 from rich.console import Console
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ..joints import Recording
     from ..learning.scores import Errors, Scores
     from ..learning.study import FrictionChoice
+    from ..models.chain import LagrangianChainSettings
     from ..solvers.training import Progress
 
 
@@ -362,6 +364,23 @@ def read_friction(text: str) -> "FrictionChoice":
                 f"--friction is auto, none, or some of {', '.join(known)}; got {terms[-1]!r}{guess}"
             )
     return FrictionSettings(tuple(terms))
+
+
+def read_structure(text: str) -> "Literal['auto', 'plain'] | LagrangianChainSettings":
+    """Read the value of `--structure`: a word, or the file that it names."""
+    from ..model_header import settings_of
+    from ..models.chain import LagrangianChainSettings
+
+    if text == "auto" or text == "plain":
+        return text
+    try:
+        fields = json.loads(Path(text).read_text("utf-8"))
+        return settings_of(LagrangianChainSettings, fields, text)
+    except (OSError, ValueError, RecursionError) as error:
+        raise SettingsError(
+            f"--structure is auto, plain or a JSON file such as "
+            f'{{"coupling": [[1, 0], [-1, 1]]}}; {text} cannot be read ({error})'
+        ) from None
 
 
 @app.callback(invoke_without_command=True)

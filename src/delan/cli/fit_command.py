@@ -21,6 +21,7 @@ from .app import (
     command,
     option,
     read_friction,
+    read_structure,
     require_writable,
     say,
     say_if_excerpt,
@@ -92,9 +93,16 @@ class FitRequest:
         None,
         help="none; auto: viscous, coulomb and offset, and further terms while held-out motion "
         "is explained better; or a list of terms such as viscous,coulomb, from armature, "
-        "viscous, coulomb, asymmetric, stribeck, offset, load, stops. Default: auto; none for "
-        "--model delan.",
+        "viscous, coulomb, asymmetric, stribeck, offset, load, stops, spring, periodic. Default: "
+        "auto; none for --model delan.",
         show_default=False,
+    )
+    structure: str = option(
+        "auto",
+        help="Of the chain. auto: where a plain chain leaves torque unexplained, look for coupled "
+        "drives and parallelograms; plain: do not; or a JSON file with coupling, the rows of A in "
+        "q_tree = A q, and perhaps parents and sliding, one entry for each joint of the tree.",
+        metavar="auto|plain|FILE",
     )
     cutoff: float | None = option(
         None,
@@ -297,6 +305,7 @@ class FitRequest:
             start=TrainingStart(checkpoint=self.checkpoint, resume=self.resume),
             thorough=self.thorough,
             parents=self.tree,
+            structure=read_structure(self.structure),
         )
 
 

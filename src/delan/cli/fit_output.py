@@ -221,6 +221,7 @@ def as_dict(request: FitRequest, report: FitReport) -> dict[str, Any]:
             "spread": training.spread,
             "events": training.events,
             "friction": [asdict(step) for step in training.selection],
+            "structure": _structure(report),
             "doubtful": training.doubtful,
             "interrupted": report.fit.interrupted,
             "decision": report.verdict.decision,
@@ -239,6 +240,14 @@ def as_dict(request: FitRequest, report: FitReport) -> dict[str, Any]:
             "seed": request.seed,
         }
     )
+
+
+def _structure(report: FitReport) -> list[dict[str, Any]]:
+    """Return the structures of the chain that were tried, and their errors."""
+    chain = report.fit.entry("chain")
+    if chain is None or chain.training is None:
+        return []
+    return [asdict(step) for step in chain.training.structure]
 
 
 def _models(report: FitReport) -> dict[str, Any]:

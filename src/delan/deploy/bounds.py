@@ -14,7 +14,6 @@ import numpy as np
 from jaxtyping import Float
 
 from ..models.chain import LagrangianChain, numpy_links
-from ..models.friction import MOST_LOAD, Friction
 
 Boxes = Float[np.ndarray, "boxes dof"]
 
@@ -91,85 +90,6 @@ def _least_by_pivots(
         determinant = np.prod(pivots / most, axis=1)
     others = (dof / max(dof - 1, 1)) ** (dof - 1)
     return np.nan_to_num(determinant, nan=0.0) / others * most.min(axis=1)
-
-
-# Friction: closed forms.
-
-
-class FrictionBound(NamedTuple):
-    """Bounds on the friction without load, and on the share of the load that friction adds."""
-
-    torque: Float[np.ndarray, " dof"]
-    share: Float[np.ndarray, " dof"]
-
-
-def friction_bound(friction: Friction | None, speed: Float[np.ndarray, " dof"]) -> FrictionBound:
-    """Return bounds on friction at all |q̇| ≤ speed, with and without memory.
-
-    Every curve of a term but `viscous` lies between −1 and 1.
-    """
-    if friction is None:
-        return FrictionBound(np.zeros_like(speed), np.zeros_like(speed))
-    turn = np.abs(friction.transmission)
-    motor = np.zeros(len(turn))
-    share = np.zeros(len(speed))
-    directed = np.zeros((2, len(turn)))
-    for name, row in friction.named.items():
-        size = np.abs(np.asarray(row, dtype=float))
-        if name == "armature":
-            continue
-        if name == "load":
-            share = np.minimum(size[: len(speed)], MOST_LOAD)
-        elif name == "offset":
-            motor[: len(speed)] += size[: len(speed)]
-        elif name == "viscous":
-            motor += size * (turn @ speed)
-        elif name in ("coulomb+", "coulomb-"):
-            directed[int(name == "coulomb-")] = size
-        else:
-            motor += size
-    motor += directed.max(axis=0)
-    return FrictionBound(turn.T @ motor * (1 + ROUNDING), share)
-
-
-def driving_friction(friction: Friction | None) -> str | None:
-    """Return the motor and the reason for which friction may give power; None if it never does.
-
-    Of a motor at the speed v > 0 the friction d v + t (C + B e) takes power, offsets aside, where
-    t = tanh(v/w) and e = exp(−(v/v_s)²) lie between 0 and 1. Because v ≥ w t, it does so at every
-    speed if d, d w + C and d w + C + B are not negative; v < 0 is alike. A stop operator gives back
-    what it stored, and load friction takes a share of any load, if their weights are not negative.
-    """
-    if friction is None:
-        return None
-    named = {name: np.asarray(row, dtype=float) for name, row in friction.named.items()}
-    acting = dict(zip(friction.columns, friction.acting, strict=True))
-    width = np.exp(np.asarray(friction.log_width, dtype=float))
-    stribeck_speed = np.exp(np.asarray(friction.log_stribeck_speed, dtype=float))
-    rest = np.zeros_like(width)
-    viscous = named.get("viscous", rest)
-    stops = rest
-    for name, row in named.items():
-        must_not_be_negative = name in ("viscous", "load", "armature") or name.startswith("stop ")
-        bad = acting[name] & ~(row >= 0)
-        if must_not_be_negative and bad.any():
-            at = int(np.argmax(bad))
-            return f"the {name} weight {row[at]:.3g} of {friction.motors[at]}"
-        if name.startswith("stop "):
-            stops = stops + row
-    for widths, name in ((width, "width"), (stribeck_speed, "Stribeck speed")):
-        if not (np.isfinite(widths) & (widths > 0)).all():
-            return f"a {name} of the curves that is not positive and finite"
-    bump = named.get("stribeck", rest)
-    for direction in ("coulomb+", "coulomb-"):
-        # Slid operators count as Coulomb friction where the memory is unknown.
-        step = named.get("coulomb", rest) + named.get(direction, rest)
-        for slid in (rest, stops):
-            least = viscous * width + step + slid + np.minimum(bump, 0)
-            if not (least >= 0).all():
-                at = int(np.argmin(least >= 0))
-                return f"dry friction of {least[at]:.3g} at {friction.motors[at]}"
-    return None
 
 
 # Proofs by partition.
@@ -280,19 +200,45 @@ def chain_bound(
     (`_lever_arms`). Gravity is bounded by the first moment of all links beyond a joint, times the
     part of the weight across its axis.
     """
+    turn = _coupling_size(chain)
+    lower, upper = _tree_box(chain, lower, upper)
     place, inertia, gravity = numpy_links(chain)
     levers = _lever_arms(chain, place, inertia, lower, upper)
     dof = len(place)
     last = np.maximum.outer(np.arange(dof), np.arange(dof))
     # A link moves with both joints only if it is beyond both: elsewhere a lever arm is zero.
     both = _on_one_branch(chain.tree.parents)
-    mass_matrix = np.einsum("kl,jl->kj", levers, levers) + np.diag(np.asarray(chain.armature))
+    mass_matrix = np.einsum("kl,jl->kj", levers, levers)
     coriolis = np.einsum("kl,ijl->kij", levers, levers[last] * both[:, :, None])
     weight = _gravity_bound(chain, place, inertia, gravity, lower, upper)
     rotors = np.asarray(chain.armature, dtype=float)
-    pivots = rotors + _own_inertia(chain, place, inertia)
-    parts = Parts(mass_matrix[None], coriolis[None], weight[None])
+    mass_matrix = turn.T @ mass_matrix @ turn + np.diag(rotors)
+    coriolis = np.einsum("kij,ka,ib,jc->abc", coriolis, turn, turn, turn, optimize=True)
+    parts = Parts(mass_matrix[None], coriolis[None], (turn.T @ weight)[None])
+    # The own inertias are pivots of the tree; of dependent joints only the rotors are certain.
+    pivots = rotors
+    if chain.settings.coupling is None:
+        pivots = rotors + _own_inertia(chain, place, inertia)
     return parts._replace(pivots=pivots[None], rotors=rotors)
+
+
+def _coupling_size(chain: LagrangianChain) -> Float[np.ndarray, "joints dof"]:
+    """Return |A| of q_tree = A q, by which bounds of the tree become those of the coordinates."""
+    if chain.settings.coupling is None:
+        return np.eye(chain.joints.dof)
+    return np.abs(np.array(chain.settings.coupling))
+
+
+def _tree_box(
+    chain: LagrangianChain, lower: Float[np.ndarray, " dof"], upper: Float[np.ndarray, " dof"]
+) -> tuple[Float[np.ndarray, " joints"], Float[np.ndarray, " joints"]]:
+    """Return the limits of the joints of the tree inside those of the coordinates."""
+    if chain.settings.coupling is None:
+        return lower, upper
+    rows = np.array(chain.settings.coupling)
+    # Where a coordinate without limits does not move a joint, 0 · ∞ must not count.
+    ends = np.where(rows == 0, 0.0, np.stack([rows * lower, rows * upper]))
+    return ends.min(axis=0).sum(axis=1), ends.max(axis=0).sum(axis=1)
 
 
 def _on_one_branch(parents: tuple[int, ...]) -> np.ndarray:

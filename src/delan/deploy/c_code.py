@@ -165,6 +165,7 @@ def _macros(shape: Shape, numbers: Numbers, settings: ExportSettings) -> Iterato
         "PAIRS": len(shape.friction.pairs),
         "ACTUATOR": int(model.friction is not None),
         "ROTORS": int("armature" in terms),
+        "SPRINGS": int(shape.friction.stores_energy),
         "STEPS": int(bool({"coulomb", "asymmetric", "stribeck", "stops"} & set(terms))),
         "MECHANICS": int(model.promises.mechanics),
         "POTENTIAL": int(model.promises.energy),
@@ -213,9 +214,10 @@ WEIGHTS_MACROS = {
 
 
 def _sizes(model: Model) -> dict[str, Any]:
-    """The sizes of a network; a chain has none beside its joints."""
+    """The sizes of a network; of a chain, those of its tree."""
     if model.chain is not None:
-        return {}
+        coupled = int(model.chain.settings.coupling is not None)
+        return {"TREE": len(model.chain.tree.parents), "COUPLED": coupled}
     network: Any = model.mechanics or model.residual
     settings = network.settings
     dof = network.joints.dof
@@ -249,8 +251,14 @@ def _tables(shape: Shape) -> Iterator[str]:
     """Properties of the joints, pairs of motors, and radii of stop operators."""
     joints = shape.joints
     if shape.model.chain is not None:
-        yield _table("SLIDES", joints.sliding.astype(int))
-        yield _table("PARENT", shape.model.chain.tree.parents)
+        chain = shape.model.chain
+        yield _table("SLIDES", [int(slides) for slides in chain.tree.sliding])
+        yield _table("PARENT", chain.tree.parents)
+        if chain.settings.coupling is not None:
+            rows = []
+            for row in chain.settings.coupling:
+                rows.append(f"{{{', '.join(f'(real){ratio!r}' for ratio in row)}}}")
+            yield f"static const real COUPLING[TREE][DOF] = {{{', '.join(rows)}}};"
     elif shape.model.mechanics is None:
         yield _table("TURNS", _places(joints.continuous))
         yield _table("BOUNDS", _places(~joints.continuous))
@@ -258,6 +266,8 @@ def _tables(shape: Shape) -> Iterator[str]:
         circular = cast(LagrangianNetwork, shape.model.mechanics).circular
         yield _table("TURNS", _places(circular))
         yield _table("SLIDES", _places(~circular))
+    if "periodic" in shape.friction.terms:
+        yield _table("CABLE", joints.turning.astype(int))
     if shape.states:
         yield _table("ENDLESS_JOINT", joints.continuous.astype(int))
     pairs = shape.friction.pairs

@@ -328,6 +328,11 @@ FRICTION_BLOCKS = {
     "stribeck": "STRIBECK",
     "offset": "SHIFT",
     "load": "LOAD",
+    "spring": "SPRING",
+    "cos 1q": "COS_1",
+    "sin 1q": "SIN_1",
+    "cos 2q": "COS_2",
+    "sin 2q": "SIN_2",
 }
 
 

@@ -270,7 +270,7 @@ def load_share(
     """Return the torque over its limit, with the most that friction can be under this load."""
     load = model.mechanics.inverse_dynamics(q, qd, qdd)
     if model.friction is not None:
-        load = load + model.friction.armature @ qdd
+        load = load + model.friction.armature @ qdd + model.friction.potential_torque(q)
     return jnp.max(((1 + share) * jnp.abs(load) + friction) / most)
 
 

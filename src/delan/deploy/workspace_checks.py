@@ -16,8 +16,9 @@ from ..joints import JointLimits, evenly_spaced
 from ..learning.scores import predict
 from ..mechanics.integration import rollout
 from ..models.networks import LagrangianNetwork
-from .bounds import PARTITIONED, Parts, Proof, chain_bound, driving_friction, friction_bound, prove
+from .bounds import PARTITIONED, Parts, Proof, chain_bound, prove
 from .certificate import Check, Evidence, GateSettings
+from .friction_bounds import driving_friction, friction_bound, spring_bound
 from .network_bounds import network_bound, steepest_unit
 from .workspace import (
     Workspace,
@@ -105,6 +106,11 @@ class WorkspaceChecks:
         if self.model.friction is None:
             return np.zeros((self.model.joints.dof,) * 2)
         return np.asarray(self.model.friction.armature, dtype=float)
+
+    @cached_property
+    def springs(self) -> np.ndarray:
+        """A bound on the torque against springs and cables in the whole workspace."""
+        return spring_bound(self.model.friction, *self.space.box)
 
     def prove(self, score: Callable[[Parts], np.ndarray], most: float) -> Proof:
         """Whether a score of bounds stays at or below `most` in the whole workspace."""
@@ -259,7 +265,10 @@ class WorkspaceChecks:
         limit = self.limits.torque
         most = self.settings.torque
         answer = self.answer(
-            lambda parts: (parts.gravity / limit).max(axis=1), most, gravity_share, limit
+            lambda parts: ((parts.gravity + self.springs) / limit).max(axis=1),
+            most,
+            gravity_share,
+            limit,
         )
         found = f"{answer.worst.value:.0%} {_place(answer.worst)}"
         if answer.bound is not None:
@@ -292,7 +301,7 @@ class WorkspaceChecks:
             turning = np.abs(self.rotors) @ push
 
             def share(parts: Parts) -> np.ndarray:
-                load = parts.torque(speed, push) + turning
+                load = parts.torque(speed, push) + turning + self.springs
                 return (((1 + friction.share) * load + friction.torque) / limit).max(axis=1)
 
             answer = self.answer(share, most, load_share, limit, friction.share, friction.torque)

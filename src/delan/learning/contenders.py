@@ -17,6 +17,7 @@ from ..solvers.adam import DescentSettings
 from ..solvers.plan import ModelChoice
 from .model_fit import FRESH, TrainingStart, fit_model, without_accelerations
 from .refit import Refit, cross_fit, known_fit
+from .structure_search import CLAIMED, search_structure
 from .study import LEAST_SECONDS, NOTHING, CrossFit, Entry, Study, TrainingResult
 
 # Weight decays and widths that the networks are tried with, in this order. Real logs are small and
@@ -37,6 +38,8 @@ HOPELESS = 3.0
 WHOLE_ITERATIONS = 30
 FOLD_ITERATIONS = 8
 FOLD_ROWS = 1000
+# Seconds below which a structure of a chain is not searched for.
+LEAST_STRUCTURE_SECONDS = 10.0
 # Seconds below which a chain is not tried without accelerations.
 LEAST_WINDOW_SECONDS = 5.0
 
@@ -63,12 +66,15 @@ class Chain:
     Attributes:
         start: a model to start from, such as that of the search for a cut-off.
         unfiltered: the same motion without a filter, to try windows on; None: not tried.
+        structured: whether to look for joints that depend on several coordinates, where the plain
+            chain leaves torque unexplained.
     """
 
     start: TrainingStart = FRESH
     unfiltered: Dataset | None = None
     seeds: int = 1
     model: ModelChoice = "chain"
+    structured: bool = False
     name: str = "chain"
 
     def fit(self, study: Study) -> Entry:
@@ -78,6 +84,8 @@ class Chain:
         if by_folds:
             first = _of_everything(first)
         result = fit_model(first, self.model, self.start, seeds=self.seeds)
+        if self.structured:
+            result = with_structure(result, first)
         trial = None
         after = study.part("windows")
         seconds = after.settings.seconds
@@ -88,6 +96,9 @@ class Chain:
         if study.settings.accelerations == "none" or (trial is not None and trial.better):
             accelerations = "none"
         chosen = {"friction": friction_terms(result.model), "accelerations": accelerations}
+        chain = result.model.chain
+        if chain is not None and chain.settings.coupling is not None:
+            chosen["structure"] = list(chain.tree_joints.names)
         entry = Entry(self.name, result.model, result.validation, 0.0, chosen, result, trial)
         if by_folds and accelerations == "filtered":
             entry = self._without_each_fold(entry, result, study)
@@ -222,6 +233,37 @@ class Network:
         if np.isfinite(study.bar):
             settings = replace(settings, hopeless=HOPELESS_EARLY * study.bar)
         return fit_model(replace(study, settings=settings), kinds[self.name](width=width), start)
+
+
+def with_structure(result: TrainingResult, study: Study) -> TrainingResult:
+    """A chain whose joints depend on several coordinates, where the plain one misses a law.
+
+    The plain chain stays unless the structure halves its error.
+    """
+    limit = study.settings.seconds
+    left = float("inf") if limit is None else limit - result.seconds
+    plain = result.model.chain is not None and result.model.chain.settings.coupling is None
+    asked = plain and result.doubtful and study.settings.accelerations == "given"
+    if not asked or result.interrupted or result.model.joints.dof == 1:
+        return result
+    if left < LEAST_STRUCTURE_SECONDS:
+        return result
+    until = time.perf_counter() + left / 2
+    structure = search_structure(
+        result.model,
+        study,
+        enough=lambda: study.stop.is_set() or time.perf_counter() > until,
+    )
+    result = replace(result, structure=structure.steps)
+    if structure.model is None or study.stop.is_set():
+        return result
+    assert structure.model.chain is not None
+    start = TrainingStart(model=structure.model)
+    rest = study.within(None if limit is None else max(LEAST_SECONDS, left / 2))
+    found = fit_model(rest, structure.model.chain.settings, start)
+    if not found.error < CLAIMED * result.error:
+        return result
+    return replace(found, structure=structure.steps, seconds=found.seconds + result.seconds)
 
 
 def unconfirmed(entry: Entry, chain: Entry) -> Network | None:

@@ -385,11 +385,18 @@ class _Job:
     def _chain(self, prepared: _Prepared) -> Chain:
         options = self.options
         start = options.settings.start
-        if start.model is None and options.friction is not None and options.architecture is None:
+        searched = options.chain == "chain" or options.settings.parents is not None
+        if start.model is None and options.friction is not None and searched:
             # The search for the cut-off has fitted a chain already.
             start = replace(start, model=prepared.choice.start)
         unfiltered = prepared.unfiltered if options.settings.accelerations == "auto" else None
-        return Chain(start, unfiltered, options.settings.seeds, options.chain)
+        return Chain(
+            start=start,
+            unfiltered=unfiltered,
+            seeds=options.settings.seeds,
+            model=options.chain,
+            structured=options.settings.structure == "auto" and options.chain == "chain",
+        )
 
     def _rivals(self, study: Study, chain: Entry | None) -> list[Entry]:
         """Fit the contenders beside the chain: those that start from a URDF, and the networks."""

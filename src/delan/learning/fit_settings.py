@@ -37,6 +37,9 @@ class FitSettings:
         start: where the training of one model starts, and its checkpoint.
         parents: index of each joint's parent joint in the kinematic tree of a chain, −1 for the
             base; None for a serial arm.
+        structure: of the chain: `auto` looks for joints that depend on several coordinates, such as
+            coupled drives and parallelograms, where a plain chain leaves torque unexplained;
+            `plain` does not; or the structure itself.
         thorough: search for the arm of a chain several times, until two searches agree, and train
             every network to its end; this takes minutes.
     """
@@ -48,8 +51,15 @@ class FitSettings:
     start: TrainingStart = FRESH
     thorough: bool = False
     parents: tuple[int, ...] | None = None
+    structure: Literal["auto", "plain"] | LagrangianChainSettings = "auto"
 
     def __post_init__(self) -> None:
+        named = self.structure in ("auto", "plain")
+        if not (named or isinstance(self.structure, LagrangianChainSettings)):
+            raise SettingsError(
+                "structure is 'auto', 'plain' or delan.LagrangianChainSettings, "
+                f"got {self.structure!r}"
+            )
         known = get_args(Accelerations)
         if self.accelerations not in known:
             raise SettingsError(
@@ -114,8 +124,66 @@ class FitOptions:
                 f"parents are the tree of a chain, and {', '.join(self.models)} has none; leave "
                 "parents out, or let a chain take part"
             )
-        if self.architecture is not None:
+        if self.architecture is not None or not isinstance(self.settings.structure, str):
             raise SettingsError("give parents once: in the settings of the chain, or of the fit")
+
+    @property
+    def single_training(self) -> bool:
+        """Whether training, seeds or start are set, which are for a single model only."""
+        usual = replace(TrainingSettings(), validation=self.training.validation)
+        continued = self.start.model is not None or self.start.resume
+        return self.training != usual or self.seeds > 1 or continued
+
+
+@dataclass(frozen=True, eq=False)
+class FitOptions:
+    """Everything that a fit was asked for, checked."""
+
+    models: tuple[ModelName, ...]
+    architecture: Architecture | None
+    friction: FrictionChoice
+    urdf: str | Path | None
+    settings: FitSettings
+    seconds: float | None
+    seed: int
+
+    def __post_init__(self) -> None:
+        known = get_args(ModelName)
+        for name in self.models:
+            if name not in known:
+                every = ", ".join(("auto", *known, *PRESETS))
+                raise SettingsError(f"unknown model {name!r}; known: {every}")
+        if self.settings.single_training and not self.single:
+            raise SettingsError(
+                "training, seeds and start are for the training of one model; leave them out, or "
+                f"name a single model instead of {', '.join(self.models)}"
+            )
+        if "identified" in self.models and self.urdf is None:
+            raise SettingsError("identification needs the robot's URDF; give urdf=")
+        if self.settings.accelerations == "none" and "feedforward" in self.models:
+            raise SettingsError(
+                "a feed-forward network needs accelerations; leave it out, or accelerations='none'"
+            )
+        if self.settings.parents is not None:
+            self._require_tree()
+        require_friction(self.friction)
+
+    def _require_tree(self) -> None:
+        if "chain" not in self.models:
+            raise SettingsError(
+                f"parents are the tree of a chain, and {', '.join(self.models)} has none; leave "
+                "parents out, or let a chain take part"
+            )
+        if self.architecture is not None or not isinstance(self.settings.structure, str):
+            raise SettingsError("give parents once: in the settings of the chain, or of the fit")
+
+    @property
+    def chain_settings(self) -> LagrangianChainSettings | None:
+        """The structure of the chain that was asked for; None: the plain one, to begin with."""
+        for given in (self.architecture, self.settings.structure):
+            if isinstance(given, LagrangianChainSettings):
+                return given
+        return None
 
     @property
     def single(self) -> bool:
@@ -125,8 +193,9 @@ class FitOptions:
     @property
     def chain(self) -> ModelChoice:
         """The chain that is searched for: one of given settings, a tree, or a serial arm."""
-        if isinstance(self.architecture, LagrangianChainSettings):
-            return self.architecture
+        for given in (self.architecture, self.settings.structure):
+            if isinstance(given, LagrangianChainSettings):
+                return given
         if self.settings.parents is not None:
             return LagrangianChainSettings(self.settings.parents)
         return "chain"

@@ -18,7 +18,7 @@ from .friction_trial import DAMPINGS, FrictionTrial, motor_pairs
 # The friction that every robot is given to begin with.
 START = FrictionSettings(terms=("viscous", "coulomb", "offset"))
 # Terms in the order in which they are tried; a new one of `mechanics/friction_terms.py` joins here.
-TRIED: tuple[Term, ...] = ("stribeck", "stops", "load")
+TRIED: tuple[Term, ...] = ("stribeck", "stops", "load", "spring", "periodic")
 # The name of a model without friction in the steps of a search.
 NO_FRICTION = "no friction"
 # A candidate is kept if it brings the error on the parts left out below this share, ...
@@ -136,6 +136,9 @@ def _candidates(
             continue  # a window has a mean torque, not the load of each moment
         if term not in settings.terms:
             yield term, replace(settings, terms=(*settings.terms, term))
+    if settings.pairs and "armature" not in settings.terms:
+        # The rotor of a motor that drives two joints couples their accelerations.
+        yield "armature", replace(settings, terms=(*settings.terms, "armature"))
     if "coulomb" in settings.terms:
         place = settings.terms.index("coulomb")
         terms = (*settings.terms[:place], "asymmetric", *settings.terms[place + 1 :])

@@ -24,7 +24,13 @@ from ..models.friction import Friction, FrictionSettings, MotorPair, Term
 from ..models.friction_memory import remembered
 from ..models.model import Model
 from ..solvers.bounded import solve_bounded
-from ..solvers.linearised import changed, rigid_slopes, rigid_torques
+from ..solvers.linearised import (
+    FrictionMotion,
+    changed,
+    motor_curves,
+    rigid_slopes,
+    rigid_torques,
+)
 from ..solvers.loss import Data, Samples, Windows
 
 # Ratios at which joints are tried as pairs on one motor.
@@ -117,16 +123,14 @@ class _View:
 
     Attributes:
         rows: which samples, or windows, of the dataset.
-        window: weight of each moment in a window; None for samples.
-        qd: speeds at each moment.
+        motion: what friction depends on at each moment of them, but for memory.
         rigid: torque of the rigid part, the mean over a window.
         error, slope: the torque that the rigid part leaves, and how it depends on its weights.
     """
 
     dataset: Dataset
     rows: np.ndarray
-    window: Float[np.ndarray, "rows points"] | None
-    qd: Float[np.ndarray, "moments dof"]
+    motion: FrictionMotion
     rigid: Float[np.ndarray, "rows dof"]
     error: Float[np.ndarray, "rows dof"]
     slope: Float[np.ndarray, "rows dof weights"]
@@ -143,11 +147,7 @@ class _View:
             rigid = rigid_torques(model.mechanics, picked)
             slope = np.zeros((*rigid.shape, 0))
         error = (np.asarray(picked.tau) - rigid) / std
-        window = None
-        if isinstance(picked, Windows):
-            window = np.asarray(picked.window)
-        qd = np.asarray(picked.qd).reshape(-1, len(std))
-        return cls(dataset, rows, window, qd, rigid, error, slope)
+        return cls(dataset, rows, FrictionMotion.of(picked), rigid, error, slope)
 
     def memory(
         self, friction: Friction, whole: dict[int, np.ndarray]
@@ -156,7 +156,7 @@ class _View:
 
         The parts of a log share its rows, whose memory is computed once and kept in `whole`.
         """
-        if self.window is None:
+        if self.motion.window is None:
             shared = id(self.dataset.q)
             if shared not in whole:
                 memory = remembered(friction, replace(self.dataset, counted=None))
@@ -170,13 +170,6 @@ class _View:
         assert memory is not None
         picked = np.asarray(memory)[self.rows]
         return picked.reshape(-1, *picked.shape[2:])
-
-    def mean(self, values: Float[np.ndarray, "moments ..."]) -> Float[np.ndarray, "rows ..."]:
-        """The mean over each window; samples stay as they are."""
-        if self.window is None:
-            return values
-        values = values.reshape(*self.window.shape, *values.shape[1:])
-        return np.einsum("rm,rm...->r...", self.window, values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -362,8 +355,8 @@ class FrictionTrial:
         """The torque of a unit of each weight: of the joints' own motors, or of a pair alone."""
         dof = friction.joints.dof
         terms = len(friction.columns)
-        features = friction.features(view.qd, self._memory(friction, view, pair))
-        curves = view.mean(np.asarray(features))  # rows, terms, motors
+        motion = view.motion._replace(memory=self._memory(friction, view, pair))
+        curves = motor_curves(friction, motion, view.rigid)  # rows, terms, motors
         at = {}
         places = {}
         if pair is not None:
@@ -371,11 +364,6 @@ class FrictionTrial:
                 at[joint] = curves[..., dof] * (turn / self.std[joint])
                 places[joint] = np.arange(terms)
             return _Columns(at, places, terms)
-        if "load" in friction.settings.terms:
-            assert view.window is None  # the mean torque of a window is not the load of a moment
-            step = np.tanh(view.qd / np.exp(friction.log_width[:dof]))
-            curves = np.array(curves)
-            curves[:, friction.columns.index("load")] += np.abs(view.rigid) * step
         for joint in range(dof):
             at[joint] = curves[..., joint] / self.std[joint]
             places[joint] = dof * np.arange(terms) + joint

@@ -291,6 +291,18 @@ class Entry:
         return self.training is not None and self.training.interrupted
 
 
+@dataclass(frozen=True)
+class StructureStep:
+    """A structure that was tried, its error (nMSE) on parts of the log left out, and if it is kept.
+
+    The first step is the plain chain, to compare with.
+    """
+
+    name: str
+    validation: float
+    kept: bool
+
+
 @dataclass(frozen=True, eq=False)
 class TrainingResult:
     """A trained model and how it came about.
@@ -303,6 +315,7 @@ class TrainingResult:
         trajectories: the labels of the validation trajectories.
         members: with several seeds, the result of each; `model` is the best of them on validation.
         selection: with `friction="auto"`, the terms in the order they were tried.
+        structure: for a chain, the couplings and parallelograms that were tried, in that order.
         misfit: for a chain, whether its residual on the validation motion is noise or structure.
         settled: whether the training came to its own end, not to that of its time.
         others: arms that a search met and that explain the training motion as well.
@@ -322,6 +335,7 @@ class TrainingResult:
     trajectories: tuple[int, ...] = ()
     members: tuple["TrainingResult", ...] = ()
     selection: tuple[SelectionStep, ...] = ()
+    structure: tuple[StructureStep, ...] = ()
     misfit: Misfit | None = None
     settled: bool = True
     others: tuple[Model, ...] = ()
@@ -355,6 +369,7 @@ class TrainingResult:
                 "samples": self.samples,
                 "events": list(self.events),
                 "friction": [asdict(step) for step in self.selection],
+                "structure": [asdict(step) for step in self.structure],
                 "doubtful": self.doubtful,
             },
         }

@@ -1,7 +1,9 @@
 """Friction terms: their curves, their weights, and when those keep friction passive.
 
 Each curve is a torque that the motor has to overcome and has the sign of the velocity: with a
-weight of at least 0 it dissipates power. Curves take NumPy and JAX arrays.
+weight of at least 0 it dissipates power. Springs and cables depend on the position instead: their
+curves are slopes of an energy that they store, and dissipate nothing. Curves take NumPy and JAX
+arrays.
 
 To add a term, name it in `Term` and describe it in `TERMS`: its curves, the columns that it adds to
 a regressor, when its weights must not be negative, and whether motor pairs have it. Settings,
@@ -63,8 +65,20 @@ def without_load_friction(tau: Any, share: Any, step: Any) -> Any:
 
 
 Term = Literal[
-    "armature", "viscous", "coulomb", "asymmetric", "stribeck", "offset", "load", "stops"
+    "armature",
+    "viscous",
+    "coulomb",
+    "asymmetric",
+    "stribeck",
+    "offset",
+    "load",
+    "stops",
+    "spring",
+    "periodic",
 ]
+
+# Harmonics of the torque of cables in a turning joint.
+HARMONICS = 2
 
 
 class MotorMotion(NamedTuple):
@@ -100,6 +114,27 @@ def _stribeck(motion: MotorMotion) -> Sequence[Any]:
     return [stribeck_bump(motion.v, motion.width, speed)]
 
 
+def _spring(q: Any) -> tuple[Sequence[Any], Sequence[Any]]:
+    return [q], [q**2 / 2]
+
+
+def _periodic(q: Any) -> tuple[Sequence[Any], Sequence[Any]]:
+    array = q.__array_namespace__()
+    torques = []
+    energies = []
+    for harmonic in range(1, HARMONICS + 1):
+        torques += [array.cos(harmonic * q), array.sin(harmonic * q)]
+        energies += [array.sin(harmonic * q) / harmonic, -array.cos(harmonic * q) / harmonic]
+    return torques, energies
+
+
+def _harmonic_names(_: Sequence[float]) -> tuple[str, ...]:
+    names = []
+    for harmonic in range(1, HARMONICS + 1):
+        names += [f"cos {harmonic}q", f"sin {harmonic}q"]
+    return tuple(names)
+
+
 @dataclass(frozen=True)
 class FrictionLaw:
     """A term of the friction torque.
@@ -112,12 +147,17 @@ class FrictionLaw:
             with such weights and supply it with others.
         pairs: whether a motor that drives two joints has this term; otherwise its curve is zero
             there.
+        potential: for a term that stores energy, its torques and energies per unit of each weight
+            at a position of the motor; its curves above are zero.
+        turning: whether only turning joints have the term.
     """
 
     curves: Callable[[MotorMotion], Sequence[Any]]
     columns: Callable[[Sequence[float]], tuple[str, ...]] | None = None
     non_negative: Literal["always", "if passive", "never"] = "if passive"
     pairs: bool = True
+    potential: Callable[[Any], tuple[Sequence[Any], Sequence[Any]]] | None = None
+    turning: bool = False
 
     def bounded(self, passive: bool) -> bool:
         """Return whether the weights must be ≥ 0."""
@@ -145,5 +185,16 @@ TERMS: dict[Term, FrictionLaw] = {
     "stops": FrictionLaw(
         lambda motion: motion.stops,
         columns=lambda radii: tuple(f"stop {radius:g}" for radius in radii),
+    ),
+    # k q of a spring at a joint or, at a pair, between joints; its rest position is in the offsets.
+    "spring": FrictionLaw(_zero, non_negative="always", potential=_spring),
+    # a cos q + b sin q + c cos 2q + d sin 2q, the torque of cables along a turning joint.
+    "periodic": FrictionLaw(
+        lambda motion: 2 * HARMONICS * list(_zero(motion)),
+        columns=_harmonic_names,
+        non_negative="never",
+        pairs=False,
+        potential=_periodic,
+        turning=True,
     ),
 }

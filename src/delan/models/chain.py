@@ -1,8 +1,12 @@
 """A Lagrangian chain: a rigid-body arm whose geometry, inertia and gravity are all learned.
 
 It knows the number, the order and the kinds of the joints, and nothing else. It assumes rigid
-links, joints that turn or slide about fixed axes, no closed loop and no elasticity. It represents
-such arms exactly and cannot fit others.
+links, joints that turn or slide about fixed axes, and no elasticity. It represents such arms
+exactly and cannot fit others.
+
+Joints of its tree may depend on the measured coordinates q by constants, q_tree = A q: in a
+parallelogram, a wrist with coupled drives, or a belt. Such a tree may have more joints than
+coordinates. Torques are those of the tree, seen from the coordinates: τ = Aᵀ τ_tree(A q, A q̇, A q̈).
 
 Joint data leave a choice of frames and units, which `settled` makes by a rule: every frame may turn
 about its axis, slide along it and be stretched; lengths have no unit until gravity, 9.81 m/s², or a
@@ -10,6 +14,7 @@ prismatic joint gives them one; an arm and its mirror image move alike. No torqu
 choice.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import equinox as eqx
@@ -17,10 +22,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import cho_factor, cho_solve
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ..errors import SettingsError
-from ..joints import Energy, Joints, TorqueComponents
+from ..joints import Energy, JointKind, Joints, TorqueComponents
 from ..mechanics import kinematic_tree
 from .dynamics import Normalisation, Promises, Vector, one_sample
 
@@ -42,13 +47,30 @@ class LagrangianChainSettings:
 
     Attributes:
         parents: index of each joint's parent joint, −1 for the base; None for a serial arm.
+        coupling: the rows of A in q_tree = A q, one for each joint of the tree; None if the joints
+            of the tree are the coordinates.
+        sliding: whether each joint of the tree slides; None if they do as the coordinates do.
     """
 
     parents: tuple[int, ...] | None = None
+    coupling: tuple[tuple[float, ...], ...] | None = None
+    sliding: tuple[bool, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.parents is not None:
             object.__setattr__(self, "parents", tuple(self.parents))
+        if self.coupling is not None:
+            rows = tuple(tuple(map(float, row)) for row in self.coupling)
+            object.__setattr__(self, "coupling", rows)
+        if self.sliding is not None:
+            object.__setattr__(self, "sliding", tuple(self.sliding))
+
+
+class Slack(eqx.Module):
+    """What is added to A while a coupling is searched for; only `free` entries are learned."""
+
+    value: Float[Array, "joints dof"]
+    free: Bool[Array, "joints dof"]
 
 
 class LagrangianChain(eqx.Module):
@@ -58,14 +80,15 @@ class LagrangianChain(eqx.Module):
     diagonal, so that H is positive definite for every weight; gravity is the gradient of V = Σ γᵀ
     T_k K_k e₄. M_k is any 3×3 matrix: a fit that may leave the rotations gets around obstacles. On
     data of a rigid arm it ends at rotations, up to the choice of frames and units, which
-    `geometry.learned_arm` makes.
+    `geometry.learned_arm` makes. Rotors turn with the coordinates.
     """
 
-    turn: Float[Array, "joints 3 3"]
-    shift: Float[Array, "joints 3"]
-    factor: Float[Array, "dof 4 4"]
+    turn: Float[Array, "others 3 3"]
+    shift: Float[Array, "others 3"]
+    factor: Float[Array, "joints 4 4"]
     log_armature: Float[Array, " dof"]
     gravity: Float[Array, "3"]
+    slack: Slack | None
     joints: Joints = eqx.field(static=True)
     settings: LagrangianChainSettings = eqx.field(static=True)
 
@@ -79,26 +102,61 @@ class LagrangianChain(eqx.Module):
     ):
         self.joints = joints
         self.settings = settings = settings or LagrangianChainSettings()
-        problem = kinematic_tree.require_tree(self.tree.parents, joints.dof)
+        self.slack = None
+        count = _require_coupling(settings, joints)
+        problem = kinematic_tree.require_tree(self.tree.parents, count)
         if problem:
             raise SettingsError(
-                f"parents asks for {problem}; give each of the {joints.dof} joints the index of an "
+                f"parents asks for {problem}; give each of the {count} joints the index of an "
                 "earlier joint, or −1 for the base"
             )
-        n = joints.dof
-        normalisation = normalisation or Normalisation.identity(n)
-        torque = _least_torque_to_base(self.tree, normalisation)
-        self.turn, self.shift, self.factor, self.gravity, self.log_armature = _random_weights(
-            key, torque
-        )
+        normalisation = normalisation or Normalisation.identity(joints.dof)
+        torque = _least_torque_to_base(self, normalisation)
+        self.turn, self.shift, self.factor, self.gravity, log_rotors = _random_weights(key, torque)
+        self.log_armature = log_rotors
+        if settings.coupling is not None:
+            # The first joint of the tree that moves with each coordinate.
+            own = np.argmax(np.array(settings.coupling) != 0, axis=0)
+            self.log_armature = log_rotors[own]
 
     @property
     def tree(self) -> kinematic_tree.Tree:
         """Parent of each joint, and whether it slides."""
-        parents = self.settings.parents
+        settings = self.settings
+        sliding = settings.sliding
+        if sliding is None:
+            sliding = tuple(self.joints.sliding.tolist())
+        parents = settings.parents
         if parents is None:
-            parents = tuple(range(-1, self.joints.dof - 1))
-        return kinematic_tree.Tree(parents, tuple(self.joints.sliding.tolist()))
+            parents = tuple(range(-1, len(sliding) - 1))
+        return kinematic_tree.Tree(parents, sliding)
+
+    @property
+    def coupling(self) -> Float[Array, "joints dof"] | None:
+        """A of q_tree = A q; None if the joints of the tree are the coordinates."""
+        if self.settings.coupling is None:
+            return None
+        rows = jnp.array(self.settings.coupling, dtype=self.shift.dtype)
+        if self.slack is None:
+            return rows
+        held = jax.lax.stop_gradient(self.slack.value)
+        return rows + jnp.where(self.slack.free, self.slack.value, held)
+
+    @property
+    def tree_joints(self) -> Joints:
+        """The joints of the tree; one that depends on coordinates is named like `elbow - base`."""
+        if self.settings.coupling is None:
+            return self.joints
+        names: list[str] = []
+        for row in self.settings.coupling:
+            name = _combination(row, self.joints.names)
+            while name in names:
+                name += "'"
+            names.append(name)
+        kinds: list[JointKind] = []
+        for slides in self.tree.sliding:
+            kinds.append("prismatic" if slides else "revolute")
+        return Joints(tuple(names), tuple(kinds))
 
     @property
     def links(self) -> kinematic_tree.Links:
@@ -121,20 +179,24 @@ class LagrangianChain(eqx.Module):
     def inverse_dynamics(self, q: Vector, qd: Vector, qdd: Vector) -> Vector:
         """Return the torque of eq. 6 of Lutter et al. 2019 by two sweeps [N m or N]."""
         q, qd, qdd = one_sample(self.joints, q, qd, qdd)
-        return (
-            kinematic_tree.inverse_dynamics(self.tree, self.links, q, qd, qdd) + self.armature * qdd
-        )
+        return _swept(self, self.links, q, qd, qdd) + self.armature * qdd
 
     def forward_dynamics(self, q: Vector, qd: Vector, tau: Vector) -> Vector:
         """Return the acceleration of eq. 8 of Lutter et al. 2019 [rad/s² or m/s²]."""
         q, qd, tau = one_sample(self.joints, q, qd, tau)
-        bias = kinematic_tree.inverse_dynamics(self.tree, self.links, q, qd, jnp.zeros_like(q))
+        bias = _swept(self, self.links, q, qd, jnp.zeros_like(q))
         return cho_solve(cho_factor(self.mass_matrix(q)), tau - bias)
 
     def mass_matrix(self, q: Vector) -> Float[Array, "dof dof"]:
         """Return the inertia H(q), positive definite for every weight [kg m² or kg]."""
         (q,) = one_sample(self.joints, q)
-        return kinematic_tree.mass_matrix(self.tree, self.links, q) + jnp.diag(self.armature)
+        coupling = self.coupling
+        if coupling is None:
+            inertia = kinematic_tree.mass_matrix(self.tree, self.links, q)
+        else:
+            inertia = kinematic_tree.mass_matrix(self.tree, self.links, coupling @ q)
+            inertia = coupling.T @ inertia @ coupling
+        return inertia + jnp.diag(self.armature)
 
     def components(self, q: Vector, qd: Vector, qdd: Vector) -> TorqueComponents:
         """Return the components of the torque; friction is zero."""
@@ -143,17 +205,18 @@ class LagrangianChain(eqx.Module):
         links = self.links
         weightless = links._replace(gravity=jnp.zeros_like(links.gravity))
         return TorqueComponents(
-            inertial=kinematic_tree.inverse_dynamics(self.tree, weightless, q, still, qdd)
-            + self.armature * qdd,
-            coriolis=kinematic_tree.inverse_dynamics(self.tree, weightless, q, qd, still),
-            gravity=kinematic_tree.inverse_dynamics(self.tree, links, q, still, still),
+            inertial=_swept(self, weightless, q, still, qdd) + self.armature * qdd,
+            coriolis=_swept(self, weightless, q, qd, still),
+            gravity=_swept(self, links, q, still, still),
             friction=still,
         )
 
     def energy(self, q: Vector, qd: Vector) -> Energy:
         """Return kinetic and potential energy [J]."""
         q, qd = one_sample(self.joints, q, qd)
-        kinetic, potential = kinematic_tree.energy(self.tree, self.links, q, qd)
+        coupling = self.coupling
+        moved = (q, qd) if coupling is None else (coupling @ q, coupling @ qd)
+        kinetic, potential = kinematic_tree.energy(self.tree, self.links, *moved)
         return Energy(kinetic + self.armature @ qd**2 / 2, potential)
 
     def power(self, q: Vector, qd: Vector, qdd: Vector) -> Float[Array, ""]:
@@ -163,9 +226,62 @@ class LagrangianChain(eqx.Module):
         return rate
 
 
+def _swept(
+    chain: LagrangianChain, links: kinematic_tree.Links, q: Vector, qd: Vector, qdd: Vector
+) -> Vector:
+    """Return the torque of such links at the coordinates, Aᵀ τ_tree(A q, A q̇, A q̈)."""
+    coupling = chain.coupling
+    if coupling is None:
+        return kinematic_tree.inverse_dynamics(chain.tree, links, q, qd, qdd)
+    motion = (coupling @ q, coupling @ qd, coupling @ qdd)
+    return coupling.T @ kinematic_tree.inverse_dynamics(chain.tree, links, *motion)
+
+
+def _combination(row: Sequence[float], names: Sequence[str]) -> str:
+    """Return a sum of coordinates as text, such as `elbow - 0.5 shoulder`."""
+    text = ""
+    # Largest coordinate number first: that of the joint itself stands before what it depends on.
+    for ratio, name in reversed(list(zip(row, names, strict=True))):
+        if ratio == 0:
+            continue
+        sign = "-" if ratio < 0 else "+"
+        size = "" if abs(ratio) == 1 else f"{abs(ratio):.4g} "
+        term = f"{sign} {size}{name}"
+        if text == "":
+            term = term.removeprefix("+ ").replace("- ", "-", 1)
+        text = f"{text} {term}".strip()
+    return text or "fixed"
+
+
+def _require_coupling(settings: LagrangianChainSettings, joints: Joints) -> int:
+    """Return the number of joints of the tree; refuse a coupling that does not fit the joints."""
+    rows = settings.coupling
+    count = joints.dof if rows is None else len(rows)
+    kinds = joints.dof if settings.sliding is None else len(settings.sliding)
+    if kinds != count:
+        raise SettingsError(
+            f"the coupling has {count} rows and the joints of the tree {kinds} kinds; give one row "
+            "and one kind (sliding) for each joint of the tree"
+        )
+    if rows is None:
+        return count
+    for row in rows:
+        if len(row) != joints.dof or not np.isfinite(row).all():
+            raise SettingsError(
+                f"a row of the coupling is {row}; give {joints.dof} finite numbers, one for each "
+                "coordinate"
+            )
+    if np.linalg.matrix_rank(np.array(rows)) < joints.dof:
+        raise SettingsError(
+            "the coupling leaves a coordinate that moves no joint of the tree; its rows must have "
+            f"the rank {joints.dof}"
+        )
+    return count
+
+
 @jax.jit
 def _random_weights(
-    key: PRNGKeyArray, torque: Float[Array, " dof"]
+    key: PRNGKeyArray, torque: Float[Array, " joints"]
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Return random places of the joints, factors of the links, gravity and rotors.
 
@@ -186,13 +302,22 @@ def _random_weights(
     return turn, shift, factor, gravity, 2 * jnp.log(size) - 2
 
 
-def _least_torque_to_base(tree: kinematic_tree.Tree, normalisation: Normalisation) -> Vector:
-    """Return the least torque of all joints between the base and each joint.
+def _least_torque_to_base(
+    chain: LagrangianChain, normalisation: Normalisation
+) -> Float[Array, " joints"]:
+    """Return the least torque of all joints between the base and each joint of the tree.
 
     All of them carry the link of that joint, so that it cannot be heavier.
     """
+    tau_std = normalisation.tau_std
+    torques = tau_std
+    rows = chain.settings.coupling
+    if rows is not None:
+        # A joint that moves with several coordinates is carried by the motors of all of them.
+        moving = np.array(rows) != 0
+        torques = jnp.where(moving, tau_std[None], tau_std.max()).min(axis=1)
     least: list[Array] = []
-    for torque, parent in zip(normalisation.tau_std, tree.parents, strict=True):
+    for torque, parent in zip(torques, chain.tree.parents, strict=True):
         if parent >= 0:
             torque = jnp.minimum(torque, least[parent])
         least.append(torque)

@@ -1,12 +1,12 @@
-"""Friction and rotors of the motors, with and without memory.
+"""Friction, rotors and springs of the motors, with and without memory.
 
-The torque of the motors is τ = Tᵀ (I T q̈ + Σ_k w_k φ_k(T q̇)) + load friction: T maps positions of
-joints to those of motors, I are the inertias of the rotors, w_k the learned weights and φ_k the
-curves of the terms. `friction_terms` holds the terms, and says how to add one.
+The torque of the motors is τ = Tᵀ (I T q̈ + ∂V/∂q_m + Σ_k w_k φ_k(T q̇)) + load friction: T maps
+positions of joints to those of motors, q_m = T q, I are the inertias of the rotors, V is the energy
+of springs and cables, w_k are the learned weights and φ_k the curves of the terms. `friction_terms`
+holds the terms, and says how to add one.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -20,7 +20,6 @@ from ..errors import ModelError, SettingsError
 from ..joints import Joints
 from ..mechanics.friction_terms import (
     TERMS,
-    FrictionLaw,
     MotorMotion,
     Term,
     load_friction,
@@ -28,125 +27,16 @@ from ..mechanics.friction_terms import (
     stop,
     without_load_friction,
 )
-from .dynamics import LinearWeights, MatrixResult, on_device
+from .dynamics import LinearWeights, MatrixResult, ScalarResult, on_device
+from .friction_settings import FrictionSettings, MotorPair
 
 Numbers = Array | np.ndarray
 PerJoint = Float[Numbers, " dof"]
 PerMotor = Float[Numbers, " motors"]
 Memory = Float[Numbers, "stops motors"]
 
-# Range of radii, speeds and ratios: the C code computes their inverses and squares in float.
-SMALLEST = 1e-9
-LARGEST = 1e9
-_RANGE = f"expected {SMALLEST:g} to {LARGEST:g} in size"
-
 # The largest share of the load that load friction may take: at 1 no torque would move the joint.
 MOST_LOAD = 0.9
-
-
-@dataclass(frozen=True)
-class MotorPair:
-    """A motor that turns with two joints, q_m = q_first + ratio q_second: a cable differential."""
-
-    first: int
-    second: int
-    ratio: float
-
-    def __post_init__(self) -> None:
-        if min(self.first, self.second) < 0 or self.first == self.second:
-            raise SettingsError(
-                f"a motor pair needs two different joints, counted from 0, got {self}"
-            )
-        if not _is_positive(abs(self.ratio)):
-            raise SettingsError(
-                f"the ratio of a motor pair must be finite and not zero, got {self}; {_RANGE}"
-            )
-
-
-@dataclass(frozen=True)
-class FrictionSettings:
-    """The friction of the motors.
-
-    Attributes:
-        terms: names in `TERMS`: armature I q̈, viscous d v, coulomb F_c tanh(v/w), asymmetric
-            (Coulomb friction with a size for each direction), stribeck (static friction), a
-            constant offset, load friction `μ |τ_c| tanh(v/w)` with the conservative torque τ_c, and
-            stops, which remember the path: one stop operator for each radius.
-        pairs: motors that drive two joints, in addition to the motor of every joint; they have no
-            offset and no load friction.
-        radii: radii of the stop operators [rad or m].
-        width, stribeck_speed: w and v_s [rad/s or m/s]; training starts from both.
-        passive: weights of friction stay ≥ 0, so that it dissipates energy and supplies none; the
-            inertias of rotors are never negative.
-    """
-
-    terms: tuple[Term, ...] = ("viscous", "coulomb", "offset")
-    pairs: tuple[MotorPair, ...] = ()
-    radii: tuple[float, ...] = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
-    width: float = 0.01
-    stribeck_speed: float = 0.1
-    passive: bool = True
-
-    def __post_init__(self) -> None:
-        if not _all_distinct(self.terms, TERMS.__contains__):
-            raise SettingsError(
-                f"terms is a tuple of {', '.join(TERMS)}, each at most once, got {self.terms!r}"
-            )
-        if {"coulomb", "asymmetric"} <= set(self.terms):
-            raise SettingsError(
-                "asymmetric is coulomb with a size for each direction; give only one of them, "
-                f"got {self.terms!r}"
-            )
-        if not _all_distinct(self.pairs, lambda pair: isinstance(pair, MotorPair)):
-            raise SettingsError(
-                f"pairs is a tuple of MotorPair, each at most once, got {self.pairs!r}"
-            )
-        if not (self.radii and _all_distinct(self.radii, _is_positive)):
-            raise SettingsError(
-                f"radii is a tuple of different numbers, positive and finite, "
-                f"got {self.radii!r}; {_RANGE}"
-            )
-        speeds = {"width of the Coulomb step": self.width, "stribeck_speed": self.stribeck_speed}
-        for name, value in speeds.items():
-            if not _is_positive(value):
-                raise SettingsError(f"{name} must be positive and finite, got {value}; {_RANGE}")
-
-    @property
-    def stops(self) -> tuple[float, ...]:
-        """Radii of the stop operators in use [rad or m]."""
-        return self.radii if "stops" in self.terms else ()
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the weights of each motor, in the order of the terms."""
-        return tuple(name for name, _ in self.laws)
-
-    def bounded(self, dof: int) -> tuple[bool, ...]:
-        """Whether each weight, column by column and in these motor by motor, must be ≥ 0."""
-        bounded: list[bool] = []
-        for _, law in self.laws:
-            bounded += [law.bounded(self.passive)] * (dof + len(self.pairs))
-        return tuple(bounded)
-
-    @property
-    def laws(self) -> list[tuple[str, FrictionLaw]]:
-        """Name and law of every column."""
-        laws = []
-        for term in self.terms:
-            law = TERMS[term]
-            names = (term,) if law.columns is None else law.columns(self.radii)
-            for name in names:
-                laws.append((name, law))
-        return laws
-
-
-def _is_positive(value: float) -> bool:
-    return SMALLEST <= value <= LARGEST
-
-
-def _all_distinct(values: Any, fits: Callable[[Any], bool]) -> bool:
-    """Return whether the values are a tuple of different elements that all fit."""
-    return isinstance(values, tuple) and all(map(fits, values)) and len(set(values)) == len(values)
 
 
 class FrictionState(NamedTuple):
@@ -291,6 +181,24 @@ class Friction(eqx.Module):
         turn = self.transmission.astype(dtype)
         return turn.T @ (self.named["armature"][:, None] * turn)
 
+    def potential_curves(
+        self, q: Float[Numbers, "*rows dof"]
+    ) -> Float[Numbers, "*rows columns motors"]:
+        """Return the torque at the motors of a unit of each weight that stores energy, else 0."""
+        return _position_curves(self, q)[0]
+
+    def potential_torque(self, q: PerJoint) -> PerJoint:
+        """Return the torque against springs and cables, the slope of `potential` [N m or N]."""
+        if not self.settings.stores_energy:
+            return 0 * q
+        return _at_joints(self, (self.weights.value * self.potential_curves(q)).sum(axis=-2))
+
+    def potential(self, q: PerJoint) -> ScalarResult:
+        """Return the energy that springs and cables store [J]."""
+        if not self.settings.stores_energy:
+            return 0.0
+        return (self.weights.value * _position_curves(self, q)[1]).sum()
+
     def features(
         self,
         qd: Float[Numbers, "*rows dof"],
@@ -298,8 +206,8 @@ class Friction(eqx.Module):
     ) -> Float[Numbers, "*rows columns motors"]:
         """Return the curves φ, whose weighted sum is the friction at the motors.
 
-        They are zero where a weight is no factor of such a curve: for rotors, for load friction and
-        for the offset of a pair. Without memory a stop operator counts as slid.
+        They are zero where a weight is no factor of such a curve: for rotors, springs, cables, load
+        friction and the offset of a pair. Without memory a stop operator counts as slid.
         """
         return _curves(self, qd, memory)
 
@@ -448,6 +356,29 @@ def _curves(head: Friction, qd: Any, memory: Any) -> Any:
     if not curves:
         return array.zeros((*v.shape[:-1], 0, motors), dtype=v.dtype)
     return array.stack(curves, axis=-2)
+
+
+def _position_curves(head: Friction, q: Any) -> tuple[Any, Any]:
+    """Return the torques and energies of springs and cables per unit of every weight."""
+    position = _at_motors(head, q)
+    array = position.__array_namespace__()
+    nothing = array.zeros_like(position)
+    single = np.arange(position.shape[-1]) < head.joints.dof
+    turning = np.concatenate([head.joints.turning, np.zeros(len(head.settings.pairs), dtype=bool)])
+    torques = []
+    energies = []
+    for term in head.settings.terms:
+        law = TERMS[term]
+        count = len(law.columns(head.settings.radii)) if law.columns else 1
+        if law.potential is None:
+            torques += [nothing] * count
+            energies += [nothing] * count
+            continue
+        acting = (single | law.pairs) & (turning | (not law.turning))
+        slopes, stored = law.potential(position)
+        torques += [array.where(acting, slope, 0) for slope in slopes]
+        energies += [array.where(acting, energy, 0) for energy in stored]
+    return array.stack(torques, axis=-2), array.stack(energies, axis=-2)
 
 
 def _unloaded(head: Friction, qd: Any, memory: Any) -> Any:

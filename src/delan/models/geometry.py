@@ -66,6 +66,7 @@ class LearnedArm:
         axes: each axis relative to its parent's.
         bodies: joint frames and links as fitted; not all masses and centres are identifiable.
         gravity: acceleration of gravity in the arm's frame [m/s²].
+        armature: the rotor inertia of each coordinate; the joints of a tree may depend on these.
         stretch: distance of each joint's frame from a rotation, 0 if rigid.
     """
 
@@ -75,7 +76,7 @@ class LearnedArm:
     axes: tuple[Axis, ...]
     bodies: tuple[Body, ...]
     gravity: Point
-    armature: Float[np.ndarray, " dof"]
+    armature: Float[np.ndarray, " coordinates"]
     stretch: tuple[float, ...]
 
 
@@ -111,16 +112,17 @@ def learned_arm(model: Any) -> LearnedArm:
     lines = _Lines(tree, directions, points, feet)
     basis, origin = _base(lines)
     points[0] = origin
-    bodies = _bodies(chain.joints, tree.parents, turns, place[:, :, 3], inertia)
+    joints = chain.tree_joints
+    bodies = _bodies(joints, tree.parents, turns, place[:, :, 3], inertia)
     for k, body in enumerate(bodies):
         if body.parent < 0:
             position = basis.T @ (body.position - origin)
             bodies[k] = replace(body, position=position, rotation=basis.T @ body.rotation)
     return LearnedArm(
-        joints=chain.joints,
+        joints=joints,
         directions=directions @ basis,
         points=(points - origin) @ basis,
-        axes=_axes(chain.joints, lines),
+        axes=_axes(joints, lines),
         bodies=tuple(bodies),
         gravity=-basis.T @ gravity,
         armature=np.asarray(chain.armature, dtype=float),
@@ -134,6 +136,16 @@ def chain_of(model: Any) -> LagrangianChain:
     if chain is None:
         raise ModelError("only a chain has a geometry; fit one (model='chain')")
     return chain
+
+
+def require_uncoupled(chain: LagrangianChain) -> None:
+    """Refuse a chain whose joints depend on each other, where only free joints have a form."""
+    if chain.settings.coupling is not None:
+        names = ", ".join(chain.tree_joints.names)
+        raise ModelError(
+            f"the joints of this chain depend on each other ({names}): its torques are valid, "
+            "but it has no form as a rigid body or URDF; export it as C, StableHLO or CasADi"
+        )
 
 
 def _nearest_rotation(matrix: Matrix) -> Matrix:
@@ -285,6 +297,7 @@ def to_rigid_body(model: Any) -> RigidBody:
     Its torques are those of the chain. Its links are physically consistent, but joint data
     determine only some of their masses and moments.
     """
+    require_uncoupled(chain_of(model))
     arm = learned_arm(model)
     worst = int(np.argmax(arm.stretch))
     if arm.stretch[worst] > RIGID:
@@ -299,6 +312,11 @@ def to_rigid_body(model: Any) -> RigidBody:
     if friction is not None and "armature" in friction.settings.terms:
         raise ModelError(
             "the friction of this model has its own rotors; fit the chain without the armature term"
+        )
+    if friction is not None and friction.settings.stores_energy:
+        raise ModelError(
+            "this model has springs or cables, which a rigid body has not; fit the chain without "
+            "the terms spring and periodic, or take delan.learned_arm"
         )
     return RigidBody.from_bodies(
         arm.bodies, gravity=(x, y, z), friction=friction, armature=arm.armature

@@ -46,16 +46,16 @@ PARTS: dict[str, Any] = {
 class Model(eqx.Module):
     """A robot's dynamics, τ = τ_c + friction(q̇, τ_c) + residual, with the conservative torque τ_c.
 
-    τ_c = τ_mechanics + A q̈, where A is the inertia of the rotors. Absent parts add nothing.
-    `promises` says which methods a model answers: a feed-forward network alone, or mechanics with a
-    residual, know torques only.
+    τ_c = τ_mechanics + A q̈ + ∂V/∂q with rotors A and the energy V of springs and cables. Absent
+    parts add nothing. `promises` says which methods a model answers: a feed-forward network alone,
+    or mechanics with a residual, know torques only.
 
     Where a method takes `memory`, it is the state of the friction's stop operators at this sample
     (`Friction.remember`). Without it they count as slid, which is wrong just after a reversal.
 
     Attributes:
         mechanics: the conservative part, a Lagrangian chain or network.
-        friction: rotors and friction of the drives.
+        friction: rotors, springs and friction of the drives.
         residual: a feed-forward network for a torque without mechanics.
         trust: an ensemble, a calibrated band and the domain of the training data.
     """
@@ -151,7 +151,7 @@ class Model(eqx.Module):
             assert self.mechanics is not None
             return self.mechanics.inverse_dynamics(q, qd, qdd)
         q, qd, qdd = one_sample(self.joints, q, qd, qdd)
-        load = self.friction.armature @ qdd
+        load = self.friction.armature @ qdd + self.friction.potential_torque(q)
         if self.mechanics is not None:
             load = self.mechanics.inverse_dynamics(q, qd, qdd) + load
         return load + self.friction.torque(qd, load, memory)
@@ -165,6 +165,7 @@ class Model(eqx.Module):
             return mechanics.forward_dynamics(q, qd, tau)
         q, qd, tau = one_sample(self.joints, q, qd, tau)
         load = jnp.asarray(self.friction.conservative(qd, tau, memory))
+        load = load - self.friction.potential_torque(q)
         if "armature" not in self.friction.settings.terms:
             return mechanics.forward_dynamics(q, qd, load)
         bias = mechanics.inverse_dynamics(q, qd, jnp.zeros_like(qd))
@@ -180,18 +181,24 @@ class Model(eqx.Module):
     def components(
         self, q: Vector, qd: Vector, qdd: Vector, *, memory: Memory | None = None
     ) -> TorqueComponents:
-        """Return the components of the torque; that of the rotors is inertial."""
+        """Return the components of the torque.
+
+        That of the rotors is inertial; that of springs and cables belongs to gravity.
+        """
         mechanics = self._require_mechanics("components of the torque")
         if self.friction is None:
             return mechanics.components(q, qd, qdd)
         q, qd, qdd = one_sample(self.joints, q, qd, qdd)
         parts = mechanics.components(q, qd, qdd)
-        parts = parts._replace(inertial=parts.inertial + self.friction.armature @ qdd)
+        parts = parts._replace(
+            inertial=parts.inertial + self.friction.armature @ qdd,
+            gravity=parts.gravity + self.friction.potential_torque(q),
+        )
         load = parts.inertial + parts.coriolis + parts.gravity
         return parts._replace(friction=self.friction.torque(qd, load, memory))
 
     def energy(self, q: Vector, qd: Vector) -> Energy:
-        """Return kinetic and potential energy of links and rotors [J].
+        """Return kinetic and potential energy of links, rotors, springs and cables [J].
 
         Energy that stop operators store is not counted.
         """
@@ -199,7 +206,10 @@ class Model(eqx.Module):
         if self.friction is None:
             return links
         q, qd = one_sample(self.joints, q, qd)
-        return links._replace(kinetic=links.kinetic + qd @ self.friction.armature @ qd / 2)
+        return Energy(
+            kinetic=links.kinetic + qd @ self.friction.armature @ qd / 2,
+            potential=links.potential + self.friction.potential(q),
+        )
 
     def power(self, q: Vector, qd: Vector, qdd: Vector) -> ScalarResult:
         """Return the rate of that energy [W]; it equals q̇ᵀ (τ − friction)."""
@@ -207,7 +217,7 @@ class Model(eqx.Module):
         if self.friction is None:
             return links
         q, qd, qdd = one_sample(self.joints, q, qd, qdd)
-        return links + qd @ self.friction.armature @ qdd
+        return links + qd @ (self.friction.armature @ qdd + self.friction.potential_torque(q))
 
     def torque_std(
         self, q: Vector, qd: Vector, qdd: Vector, *, memory: Memory | None = None

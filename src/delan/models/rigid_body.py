@@ -281,6 +281,11 @@ class RigidBody:
                 f"the friction has {friction.joints.dof} joints and the arm {self.joints.dof}; "
                 "make it for the joints of the arm"
             )
+        if friction.settings.stores_energy:
+            raise ModelError(
+                "the friction of a rigid body cannot have a spring or periodic term, which store "
+                "energy; leave them out"
+            )
         if "armature" in friction.settings.terms:
             raise ModelError(
                 "the friction of a rigid body cannot have an armature term; "

@@ -81,7 +81,7 @@ def step(model: Model, state: MovingState, drive: Drive, dt: Any) -> MovingState
     qd = state.qd
 
     def on_links(velocity: Vector) -> Vector:
-        """The torque that is left after friction at the end of the step."""
+        """The torque that is left after friction and springs at the end of the step."""
         there = q + dt * (qd + velocity) / 2
         tau = drive.torque(there, velocity)
         if model.friction is None:
@@ -90,7 +90,8 @@ def step(model: Model, state: MovingState, drive: Drive, dt: Any) -> MovingState
         memory = None
         if moved is not None:
             memory = model.friction.memory(moved)
-        return jnp.asarray(model.friction.conservative(velocity, tau, memory))
+        held = model.friction.potential_torque(there)
+        return jnp.asarray(model.friction.conservative(velocity, tau, memory) - held)
 
     after = qd
     for _ in range(PASSES):

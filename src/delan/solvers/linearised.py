@@ -105,6 +105,7 @@ def drive_parts(model: Model, data: Samples) -> TorqueComponents:
     coriolis = rigid(np.asarray(data.qd), still) - gravity
     friction = still
     if model.friction is not None:
+        gravity = gravity + FrictionMotion.of(data).held(numpy_friction(model.friction))
         inertial = inertial + np.asarray(data.qdd) @ np.asarray(model.friction.armature)
         friction = drive_torques(Model(model.mechanics, model.friction), data)
         friction = friction - gravity - inertial - coriolis
@@ -138,8 +139,7 @@ def with_friction(
     gain = load_gain(friction, motion, rigid)
     if gain is not None:
         weights[friction.columns.index("load")] = 0.0
-        load = rigid + motion.pushes(np.eye(rigid.shape[1])) @ friction.armature
-        rigid = rigid + (gain - 1) * load
+        rigid = rigid + (gain - 1) * _load(friction, motion, rigid)
     return rigid + np.einsum("rtm,tm->rm", curves, weights) @ friction.transmission
 
 
@@ -290,11 +290,12 @@ class FrictionMotion(NamedTuple):
     """What friction depends on at every moment of samples or windows, in NumPy.
 
     Attributes:
-        qd, qdd: speeds and accelerations; windows have no accelerations.
+        q, qd, qdd: positions, speeds and accelerations; windows have no accelerations.
         memory: states of the stop operators.
         window, slope: weights of the moments of each window, and their rates; None for samples.
     """
 
+    q: Float[np.ndarray, "moments dof"]
     qd: Float[np.ndarray, "moments dof"]
     qdd: Float[np.ndarray, "moments dof"] | None
     memory: Float[np.ndarray, "moments stops motors"] | None
@@ -307,21 +308,31 @@ class FrictionMotion(NamedTuple):
         if isinstance(data, Windows):
             if memory is not None:
                 memory = memory.reshape(-1, *memory.shape[2:])
-            qd = np.asarray(data.qd)
+            dof = data.qd.shape[-1]
             return cls(
-                qd=qd.reshape(-1, qd.shape[-1]),
+                q=np.asarray(data.q).reshape(-1, dof),
+                qd=np.asarray(data.qd).reshape(-1, dof),
                 qdd=None,
                 memory=memory,
                 window=np.asarray(data.window),
                 slope=np.asarray(data.slope),
             )
-        return cls(np.asarray(data.qd), np.asarray(data.qdd), memory, None, None)
+        q, qd, qdd = map(np.asarray, (data.q, data.qd, data.qdd))
+        return cls(q, qd, qdd, memory, None, None)
 
     def mean(self, values: Float[np.ndarray, "moments *rest"]) -> Float[np.ndarray, "rows *rest"]:
         """Return the mean over each window; samples stay as they are."""
         if self.window is None:
             return values
         return _weighted(self.window, values)
+
+    def held(self, friction: Friction) -> Float[np.ndarray, "moments dof"]:
+        """Return the torque against springs and cables at each moment."""
+        if not friction.settings.stores_energy:
+            return np.zeros_like(self.q)
+        curves = np.asarray(friction.potential_curves(self.q))
+        torque = np.einsum("rtm,tm->rm", curves, np.asarray(friction.weights.value))
+        return torque @ friction.transmission
 
     def pushes(self, turn: Float[np.ndarray, "motors dof"]) -> Float[np.ndarray, "rows motors"]:
         """Return the accelerations of the motors, or their means over windows."""
@@ -378,7 +389,10 @@ def motor_curves(friction: Friction, motion: FrictionMotion, rigid: Rows) -> Cur
 
     The load friction of a unit weight is that of the torque without friction, `rigid`.
     """
-    curves = np.array(motion.mean(np.asarray(friction.features(motion.qd, motion.memory))))
+    curves = np.asarray(friction.features(motion.qd, motion.memory))
+    if friction.settings.stores_energy:
+        curves = curves + np.asarray(friction.potential_curves(motion.q))
+    curves = np.array(motion.mean(curves))
     if "armature" in friction.settings.terms:
         curves[:, friction.columns.index("armature")] = motion.pushes(friction.transmission)
     if "load" in friction.settings.terms:
@@ -393,6 +407,12 @@ def _step(friction: Friction, motion: FrictionMotion) -> Rows:
     return smooth_sign(motion.qd, np.exp(friction.log_width[:dof]))
 
 
+def _load(friction: Friction, motion: FrictionMotion, rigid: Rows) -> Rows:
+    """Return the conservative torque of samples: of links, rotors, springs and cables."""
+    pushed = motion.pushes(np.eye(rigid.shape[1])) @ friction.armature
+    return rigid + pushed + motion.held(friction)
+
+
 def load_gain(friction: Friction, motion: FrictionMotion, rigid: Rows) -> Rows | None:
     """Return by how much a torque without friction counts in the drives' torque; None: by itself.
 
@@ -403,7 +423,7 @@ def load_gain(friction: Friction, motion: FrictionMotion, rigid: Rows) -> Rows |
     dof = rigid.shape[1]
     share = friction.weights.value[friction.columns.index("load"), :dof]
     share = np.clip(share, -MOST_LOAD, MOST_LOAD)
-    load = rigid + motion.pushes(np.eye(dof)) @ friction.armature
+    load = _load(friction, motion, rigid)
     return 1 + share * _step(friction, motion) * np.sign(load)
 
 

@@ -136,23 +136,45 @@ static inline void base_of(const real *gravity, link *base)
     }
 }
 
+#if COUPLED
+/* What the coordinates are to the joints of the tree, A x, and what these torques are to the coordinates, A' y. */
+static inline void at_tree(const real *coordinates, real *joints)
+{
+    UNROLL
+    for (int k = 0; k < TREE; k++) {
+        joints[k] = 0;
+        for (int i = 0; i < DOF; i++)
+            joints[k] += COUPLING[k][i] * coordinates[i];
+    }
+}
+static inline void at_coordinates(const real *joints, real *coordinates)
+{
+    UNROLL
+    for (int i = 0; i < DOF; i++) {
+        coordinates[i] = 0;
+        for (int k = 0; k < TREE; k++)
+            coordinates[i] += COUPLING[k][i] * joints[k];
+    }
+}
+#endif
+
 static inline void swept_outwards(const real *w, const real *gravity, const real *q, const real *qd, const real *qdd,
-                                  link links[DOF + 1])
+                                  link links[TREE + 1])
 {
     base_of(gravity, &links[0]);
     UNROLL
-    for (int k = 0; k < DOF; k++)
+    for (int k = 0; k < TREE; k++)
         moved_outwards(w + W_PLACE + 12 * k, SLIDES[k], &links[PARENT[k] + 1], q[k], qd[k], qdd[k], &links[k + 1]);
 }
 
-static inline void swept(const real *w, const real *gravity, const real *q, const real *qd, const real *qdd, real *tau)
+static inline void swept_tree(const real *w, const real *gravity, const real *q, const real *qd, const real *qdd, real *tau)
 {
-    link links[DOF + 1];
-    frame force[DOF + 1];
+    link links[TREE + 1];
+    frame force[TREE + 1];
     swept_outwards(w, gravity, q, qd, qdd, links);
     memset(force, 0, sizeof force);
     UNROLL
-    for (int k = DOF - 1; k >= 0; k--) {
+    for (int k = TREE - 1; k >= 0; k--) {
         frame *own = &force[k + 1];
         UNROLL
         for (int j = 0; j < 4; j++)
@@ -168,7 +190,21 @@ static inline void swept(const real *w, const real *gravity, const real *q, cons
 }
 
 static const real WEIGHTLESS[3] = {0};
-static const real STILL[DOF] = {0};
+static const real STILL[TREE] = {0};
+
+static inline void swept(const real *w, const real *gravity, const real *q, const real *qd, const real *qdd, real *tau)
+{
+#if COUPLED
+    real angle[TREE], speed[TREE], push[TREE], torque[TREE];
+    at_tree(q, angle);
+    at_tree(qd, speed);
+    at_tree(qdd, push);
+    swept_tree(w, gravity, angle, speed, push, torque);
+    at_coordinates(torque, tau);
+#else
+    swept_tree(w, gravity, q, qd, qdd, tau);
+#endif
+}
 
 static inline void rigid_inverse_dynamics(const real *w, const real *q, const real *qd, const real *qdd, real *tau)
 {
@@ -222,14 +258,14 @@ static inline void carried(const real *place, int sliding, const link *here, rea
                 to[m][j] += half[m][k] * arm[j][k];
 }
 
-static inline void rigid_mass_matrix(const real *w, const real *q, real inertia[DOF][DOF])
+static inline void tree_mass_matrix(const real *w, const real *q, real inertia[TREE][TREE])
 {
-    link links[DOF + 1];
-    real whole[DOF][4][4];
+    link links[TREE + 1];
+    real whole[TREE][4][4];
     swept_outwards(w, WEIGHTLESS, q, STILL, STILL, links);
     memcpy(whole, w + W_INERTIA, sizeof whole);
-    memset(inertia, 0, DOF * DOF * sizeof(real));
-    for (int k = DOF - 1; k >= 0; k--) {
+    memset(inertia, 0, TREE * TREE * sizeof(real));
+    for (int k = TREE - 1; k >= 0; k--) {
         const link *here = &links[k + 1];
         frame way = {{{0}}}, force = {{{0}}}; /* T G, and T G C */
         UNROLL
@@ -257,16 +293,43 @@ static inline void rigid_mass_matrix(const real *w, const real *q, real inertia[
         }
         if (PARENT[k] >= 0)
             carried(w + W_PLACE + 12 * k, SLIDES[k], here, whole[k], whole[PARENT[k]]);
-        inertia[k][k] += (w + W_ARMATURE)[k];
     }
+}
+
+static inline void rigid_mass_matrix(const real *w, const real *q, real inertia[DOF][DOF])
+{
+#if COUPLED
+    real angle[TREE], whole[TREE][TREE], half[TREE][DOF];
+    at_tree(q, angle);
+    tree_mass_matrix(w, angle, whole);
+    for (int k = 0; k < TREE; k++)
+        at_coordinates(whole[k], half[k]);
+    for (int i = 0; i < DOF; i++)
+        for (int j = 0; j < DOF; j++) {
+            inertia[i][j] = 0;
+            for (int k = 0; k < TREE; k++)
+                inertia[i][j] += COUPLING[k][i] * half[k][j];
+        }
+#else
+    tree_mass_matrix(w, q, inertia);
+#endif
+    for (int i = 0; i < DOF; i++)
+        inertia[i][i] += (w + W_ARMATURE)[i];
 }
 
 static inline void rigid_energy(const real *w, const real *q, const real *qd, real *kinetic, real *potential)
 {
-    link links[DOF + 1];
+    link links[TREE + 1];
+#if COUPLED
+    real angle[TREE], speed[TREE];
+    at_tree(q, angle);
+    at_tree(qd, speed);
+    swept_outwards(w, WEIGHTLESS, angle, speed, STILL, links);
+#else
     swept_outwards(w, WEIGHTLESS, q, qd, STILL, links);
+#endif
     *kinetic = *potential = 0;
-    for (int k = 0; k < DOF; k++) {
+    for (int k = 0; k < TREE; k++) {
         const real *mass = w + W_INERTIA + 16 * k;
         UNROLL
         for (int m = 0; m < 4; m++) {
@@ -275,6 +338,7 @@ static inline void rigid_energy(const real *w, const real *q, const real *qd, re
                 *kinetic += mass[4 * m + j] * along(links[k + 1].rate.column[m], links[k + 1].rate.column[j]) / 2;
             *potential += mass[4 * m + 3] * along(w + W_GRAVITY, links[k + 1].now.column[m]);
         }
-        *kinetic += (w + W_ARMATURE)[k] * qd[k] * qd[k] / 2;
     }
+    for (int i = 0; i < DOF; i++)
+        *kinetic += (w + W_ARMATURE)[i] * qd[i] * qd[i] / 2;
 }

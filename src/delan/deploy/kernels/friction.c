@@ -1,4 +1,4 @@
-/* What the motors add: friction, with the memory of stop operators, and rotors. */
+/* What the motors add: friction, with the memory of stop operators, rotors, springs and cables. */
 static inline void at_motors(const real *joints, real *motors)
 {
     for (int i = 0; i < DOF; i++)
@@ -110,5 +110,32 @@ static inline void add_rotor_inertia(const real *w, real inertia[DOF][DOF])
         for (int i = 0; i < DOF; i++)
             inertia[i][j] += column[i];
     }
+}
+#endif
+
+#if SPRINGS
+/* The torque against springs and cables, and the energy that they store. */
+static inline real add_springs(const real *w, const real *q, real *torque)
+{
+    real position[MOTORS], sum[MOTORS], back[DOF], energy = 0;
+    at_motors(q, position);
+    for (int m = 0; m < MOTORS; m++) {
+        sum[m] = 0;
+#if TERM_SPRING
+        sum[m] += (w + W_SPRING)[m] * position[m];
+        energy += (w + W_SPRING)[m] * position[m] * position[m] / 2;
+#endif
+#if TERM_PERIODIC
+        if (m < DOF && CABLE[m]) {
+            const real c = COS(position[m]), s = SIN(position[m]), c2 = c * c - s * s, s2 = 2 * s * c;
+            sum[m] += (w + W_COS_1)[m] * c + (w + W_SIN_1)[m] * s + (w + W_COS_2)[m] * c2 + (w + W_SIN_2)[m] * s2;
+            energy += (w + W_COS_1)[m] * s - (w + W_SIN_1)[m] * c + ((w + W_COS_2)[m] * s2 - (w + W_SIN_2)[m] * c2) / 2;
+        }
+#endif
+    }
+    at_joints(sum, back);
+    for (int i = 0; i < DOF; i++)
+        torque[i] += back[i];
+    return energy;
 }
 #endif

@@ -28,6 +28,9 @@ void NAME(inverse_dynamics)(WEIGHTS_ARGUMENT const STATE *memory, const real q[D
 #if ROTORS
     add_rotors(W, qdd, torque);
 #endif
+#if SPRINGS
+    add_springs(W, q, torque);
+#endif
     real friction[DOF];
     friction_of(W, memory, qd, torque, friction);
     for (int i = 0; i < DOF; i++)
@@ -57,6 +60,12 @@ void NAME(forward_dynamics)(WEIGHTS_ARGUMENT const STATE *memory, const real q[D
     (void)memory;
     memcpy(push, tau, sizeof push);
 #endif
+#if SPRINGS
+    real held[DOF] = {0};
+    add_springs(W, q, held);
+    for (int i = 0; i < DOF; i++)
+        push[i] -= held[i];
+#endif
 #if FACTORED
     real result[DOF];
     rigid_forward_dynamics(W, q, qd, push, result);
@@ -80,7 +89,15 @@ void NAME(coriolis)(WEIGHTS_ARGUMENT const real q[DOF], const real qd[DOF], real
 
 void NAME(gravity)(WEIGHTS_ARGUMENT const real q[DOF], real torque[DOF])
 {
+#if SPRINGS
+    real held[DOF] = {0}, result[DOF]; /* torque may be q, which is read to the end */
+    rigid_gravity(W, q, result);
+    add_springs(W, q, held);
+    for (int i = 0; i < DOF; i++)
+        torque[i] = result[i] + held[i];
+#else
     rigid_gravity(W, q, torque);
+#endif
 }
 
 void NAME(friction)(WEIGHTS_ARGUMENT const STATE *memory, const real q[DOF], const real qd[DOF], const real qdd[DOF],
@@ -92,6 +109,9 @@ void NAME(friction)(WEIGHTS_ARGUMENT const STATE *memory, const real q[DOF], con
     rigid_inverse_dynamics(W, q, qd, qdd, load);
 #if ROTORS
     add_rotors(W, qdd, load);
+#endif
+#if SPRINGS
+    add_springs(W, q, load);
 #endif
 #else
     (void)q, (void)qdd;
@@ -122,6 +142,10 @@ void NAME(energy)(WEIGHTS_ARGUMENT const real q[DOF], const real qd[DOF], real *
     add_rotors(W, qd, momentum);
     for (int i = 0; i < DOF; i++)
         moving += qd[i] * momentum[i] / 2;
+#endif
+#if SPRINGS
+    real held[DOF] = {0};
+    resting += add_springs(W, q, held);
 #endif
     *kinetic = moving;
     *potential = resting;
