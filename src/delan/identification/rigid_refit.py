@@ -233,7 +233,7 @@ class _Arm(NamedTuple):
         turns, shifts, links, rotors, gravity = np.split(numbers, sizes)
         return [turns.reshape(-1, 3), shifts.reshape(-1, 3), links.reshape(-1, 10), rotors, gravity]
 
-    def weights(self, numbers: Numbers) -> Numbers:
+    def weights(self, numbers: Numbers) -> Float[np.ndarray, " weights"]:
         """Return the weights of the chain, in the order of its fields."""
         turns, shifts, links, rotors, gravity = self.parts(numbers)
         exponentials = Rotation.from_rotvec(turns).as_matrix()
@@ -296,7 +296,7 @@ def _fitted(free: LagrangianChain, data: Samples) -> LagrangianChain:
     density = np.linalg.norm(tau / size) / np.linalg.norm(torque / size)
     arm = prior._replace(links=Coordinates(np.sqrt(density) * tubes.origin), rotors=rotors)
 
-    def errors(numbers: Numbers, pull: float) -> Numbers:
+    def errors(numbers: Numbers, pull: float) -> Float[np.ndarray, " rows"]:
         torque = chunks.torques(flat._replace(weights=arm.weights(numbers)))
         return np.concatenate([((torque - tau) / size).ravel(), pull * numbers])
 
@@ -319,8 +319,8 @@ def _fitted(free: LagrangianChain, data: Samples) -> LagrangianChain:
 
 
 def _searched(
-    errors: Callable[[Numbers, float], Numbers],
-    slopes: Callable[[Numbers, float], Float[np.ndarray, "rows numbers"]],
+    errors: Callable[[Numbers, float], np.ndarray],
+    slopes: Callable[[Numbers, float], np.ndarray],
     start: Numbers,
     free: Bool[np.ndarray, " numbers"],
     pull: float,
@@ -328,7 +328,7 @@ def _searched(
     """Return the numbers of least squares, found by changing the free ones."""
     pull = pull / np.sqrt(len(start))
 
-    def whole(numbers: Numbers) -> Numbers:
+    def whole(numbers: np.ndarray) -> Numbers:
         changed = start.copy()
         changed[free] = numbers
         return changed

@@ -51,7 +51,7 @@ class Drives(NamedTuple):
     load: Any
 
 
-class Memory(NamedTuple):
+class DriveMemory(NamedTuple):
     """Positions of the drives [rad or m], and the stretch of their stop operators [rad or m]."""
 
     position: Any
@@ -79,22 +79,20 @@ def read_drives(path: str | Path) -> Drives:
     numbers = json.loads(Path(path).read_text(encoding="utf-8"))["drives"]
     drives = Drives(**{name: np.array(values, dtype=float) for name, values in numbers.items()})
     count = len(drives.turns)
-    return drives._replace(
-        radii=drives.radii.reshape(-1, 1), stops=drives.stops.reshape(-1, count)
-    )
+    return drives._replace(radii=drives.radii.reshape(-1, 1), stops=drives.stops.reshape(-1, count))
 
 
-def relaxed(drives: Drives, q: Any) -> Memory:
+def relaxed(drives: Drives, q: Any) -> DriveMemory:
     """Return the memory of drives at rest, with every stop operator relaxed."""
     position = q @ drives.turns.T
     array = position.__array_namespace__()
-    return Memory(position, array.zeros(drives.stops.shape, dtype=position.dtype))
+    return DriveMemory(position, array.zeros(drives.stops.shape, dtype=position.dtype))
 
 
-def remembered(drives: Drives, memory: Memory, q: Any) -> Memory:
+def remembered(drives: Drives, memory: DriveMemory, q: Any) -> DriveMemory:
     """Return the memory after a move to q."""
     position = q @ drives.turns.T
-    return Memory(position, _stretched(drives, memory.stretch, position - memory.position))
+    return DriveMemory(position, _stretched(drives, memory.stretch, position - memory.position))
 
 
 def _stretched(drives: Drives, stretch: Any, move: Any) -> Any:
@@ -124,7 +122,7 @@ def _curve(drives: Drives, u: Any, stretch: Any, dt: float) -> _Curve:
     return _Curve(torque, drives.viscous + (size + bump) * steep + dt * springs)
 
 
-def friction(drives: Drives, v: Any, load: Any, memory: Memory) -> Any:
+def friction(drives: Drives, v: Any, load: Any, memory: DriveMemory) -> Any:
     """Return the friction at the speed v under the torque `load` that moves the links."""
     array = v.__array_namespace__()
     torque = _curve(drives, v @ drives.turns.T, memory.stretch, 0.0).torque
@@ -139,7 +137,7 @@ class _Balance(NamedTuple):
     slopes: Any
 
 
-def _balance(drives: Drives, step: Step, memory: Memory, v: Any) -> _Balance:
+def _balance(drives: Drives, step: Step, memory: DriveMemory, v: Any) -> _Balance:
     array = v.__array_namespace__()
     u = v @ drives.turns.T
     curve = _curve(drives, u, _stretched(drives, memory.stretch, step.dt * u), step.dt)
@@ -156,7 +154,7 @@ def _balance(drives: Drives, step: Step, memory: Memory, v: Any) -> _Balance:
     return _Balance(torque, step.mass / step.dt + slopes + loaded[..., None] * eye)
 
 
-def _newton(drives: Drives, step: Step, memory: Memory, v: Any) -> Any:
+def _newton(drives: Drives, step: Step, memory: DriveMemory, v: Any) -> Any:
     """Return the speed at the end of a step after an iteration of Newton's method."""
     array = v.__array_namespace__()
     here = _balance(drives, step, memory, v)
@@ -166,7 +164,7 @@ def _newton(drives: Drives, step: Step, memory: Memory, v: Any) -> Any:
     return tried[array.argmin(left.sum(axis=-1))]
 
 
-def implicit_friction(drives: Drives, step: Step, memory: Memory) -> Any:
+def implicit_friction(drives: Drives, step: Step, memory: DriveMemory) -> Any:
     """Return the friction at the end of a step [N m or N]; `memory` is that before the step."""
 
     def repeat(iteration: Callable[[Any], Any], v: Any) -> Any:
@@ -181,7 +179,7 @@ def implicit_friction(drives: Drives, step: Step, memory: Memory) -> Any:
     return _solved(drives, step, memory, repeat)
 
 
-def jax_friction(drives: Drives, step: Step, memory: Memory) -> Any:
+def jax_friction(drives: Drives, step: Step, memory: DriveMemory) -> Any:
     """Return `implicit_friction` of JAX arrays; it may be compiled, mapped and differentiated.
 
     A step of MJX adds its negative to `qfrc_applied`, with the mass matrix and `qfrc_bias` of the
@@ -201,7 +199,7 @@ def jax_friction(drives: Drives, step: Step, memory: Memory) -> Any:
 def _solved(
     drives: Drives,
     step: Step,
-    memory: Memory,
+    memory: DriveMemory,
     repeat: Callable[[Callable[[Any], Any], Any], Any],
 ) -> Any:
     v = repeat(lambda v: _newton(drives, step, memory, v), step.v)

@@ -50,7 +50,8 @@ def load(folder: str | Path = HERE) -> Any:
 
 def passive(model: Any, data: Any) -> None:
     """Add the friction to `qfrc_passive`: that at the end of the step that MuJoCo makes."""
-    drives = _drives.get(model)
+    # While MuJoCo compiles a file, it calls without a model.
+    drives = None if model is None else _drives.get(model)
     if drives is None:
         return
     memory = _recalled(drives, data)
@@ -86,7 +87,7 @@ def _mass(model: Any, data: Any) -> np.ndarray:
     return mass
 
 
-def _recalled(drives: law.Drives, data: Any) -> law.Memory:
+def _recalled(drives: law.Drives, data: Any) -> law.DriveMemory:
     """Return the memory at the present position, and keep it in the user data.
 
     The first number tells whether there is a memory: after a reset there is none.
@@ -96,7 +97,7 @@ def _recalled(drives: law.Drives, data: Any) -> law.Memory:
         memory = law.relaxed(drives, data.qpos)
     else:
         stretch = data.userdata[1 + count :].reshape(drives.stops.shape)
-        before = law.Memory(data.userdata[1 : 1 + count].copy(), stretch.copy())
+        before = law.DriveMemory(data.userdata[1 : 1 + count].copy(), stretch.copy())
         memory = law.remembered(drives, before, data.qpos)
     data.userdata[0] = 1
     data.userdata[1 : 1 + count] = memory.position
