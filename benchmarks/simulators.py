@@ -57,6 +57,7 @@ def parity(model: Model, arm: Model, folders: dict[str, Path]) -> dict[str, floa
     rotors = 0.0 if arm.friction is None else rows.qdd @ np.asarray(arm.friction.armature)
     rigid = rigid_torques(Model(arm.mechanics), rows) + rotors
     full = drive_torques(arm, rows)
+    mj.set_mjcb_passive(None)
     plain = mj.MjModel.from_xml_path(str(next(folders["mjcf"].glob("*.xml"))))
     for name in ("dof_damping", "dof_frictionloss", "tendon_damping", "tendon_frictionloss"):
         getattr(plain, name)[:] = 0

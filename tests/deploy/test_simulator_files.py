@@ -33,6 +33,13 @@ from tests.support.members import network
 mujoco = _mujoco  # type: ignore[assignment]
 
 
+@pytest.fixture(autouse=True)
+def _no_callback():
+    """Other tests compile files, which MuJoCo does not do while a callback is set."""
+    yield
+    mujoco.set_mjcb_passive(None)
+
+
 def two_link(friction: Friction | None = None) -> Model:
     return Model(from_rigid_body(RigidBody.from_urdf(TWO_LINK.urdf())), friction)
 

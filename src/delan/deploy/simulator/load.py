@@ -10,6 +10,9 @@
 
 `python load.py` compares this machine's MuJoCo with torques of the learned model. What friction
 remembers is kept in `data.userdata`, so that it is reset and copied with the rest of a state.
+
+MuJoCo compiles no file while a callback in Python is set: compile other models before `load`, or
+call `mujoco.set_mjcb_passive(None)` first and `mujoco.set_mjcb_passive(load.passive)` afterwards.
 """
 
 import json
@@ -38,6 +41,8 @@ def load(folder: str | Path = HERE) -> Any:
     """Return the `mujoco.MjModel`; its damping and friction are replaced by the learned ones."""
     folder = Path(folder)
     facts = json.loads((folder / "drives.json").read_text(encoding="utf-8"))
+    # MuJoCo compiles no file while a callback in Python is set.
+    mujoco.set_mjcb_passive(None)
     model = mujoco.MjModel.from_xml_path(str(folder / facts["file"]))
     if model.opt.integrator == mujoco.mjtIntegrator.mjINT_RK4:
         raise ValueError("friction with memory needs the integrator Euler or implicitfast, not RK4")
@@ -50,8 +55,7 @@ def load(folder: str | Path = HERE) -> Any:
 
 def passive(model: Any, data: Any) -> None:
     """Add the friction to `qfrc_passive`: that at the end of the step that MuJoCo makes."""
-    # While MuJoCo compiles a file, it calls without a model.
-    drives = None if model is None else _drives.get(model)
+    drives = _drives.get(model)
     if drives is None:
         return
     memory = _recalled(drives, data)
