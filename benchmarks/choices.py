@@ -164,8 +164,8 @@ def measure(name: str, data: Path) -> Outcome | Failure:
     for rows in (known, unseen):
         facts(rows)  # refuses a part that no robot gives
     with tempfile.TemporaryDirectory() as folder:
-        test = _written(Path(folder) / "unseen.npz", unseen)
-        log = _written(Path(folder) / "known.npz", known)
+        test = write_rows(Path(folder) / "unseen.npz", unseen)
+        log = write_rows(Path(folder) / "known.npz", known)
         fit = run_fit(log, ["--test", str(test), *options])
     return fit if isinstance(fit, Failure) else Outcome.of(fit)
 
@@ -198,7 +198,7 @@ def run_fit(
     return json.loads(ran.stdout)
 
 
-def _written(path: Path, rows: Rows) -> Path:
+def write_rows(path: Path, rows: Rows) -> Path:
     columns: dict[str, Any] = rows
     np.savez(path, **columns)
     return path
@@ -432,7 +432,7 @@ def _print_halves(name: str, read: Callable[[Path], list[Rows]], data: Path) -> 
         return
     for half, (start, end) in HALVES.items():
         with tempfile.TemporaryDirectory() as folder:
-            fit = run_fit(_written(Path(folder) / "known.npz", part_of(runs, start, end)))
+            fit = run_fit(write_rows(Path(folder) / "known.npz", part_of(runs, start, end)))
         if isinstance(fit, Failure):
             print(f"| {name} | {half} | failed: {fit.failed} |", flush=True)
             continue
@@ -451,8 +451,8 @@ def print_times(data: Path) -> None:
     for name in TIMED:
         known, unseen = CASES[name].build(data)
         with tempfile.TemporaryDirectory() as folder:
-            log = _written(Path(folder) / "known.npz", known)
-            test = _written(Path(folder) / "unseen.npz", unseen)
+            log = write_rows(Path(folder) / "known.npz", known)
+            test = write_rows(Path(folder) / "unseen.npz", unseen)
             seconds = []
             for _ in range(2):
                 began = time.perf_counter()

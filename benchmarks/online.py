@@ -1,6 +1,6 @@
 """Learning while the robot moves, in real time: results of `delan online`, run as a command.
 
-    python -m benchmarks.online [letters] [wam] [endurance] [payload] [clocks] [drift]
+    python -m benchmarks.online [letters] [wam] [endurance] [payload] [clocks] [drift] [drift_wall]
 
 Errors are Σ over joints of the mean square of q_des − q on test motions, with the model frozen. Run
 it on an idle machine: with the wall clock, the loop and the learner need a core each. All rows by
@@ -21,6 +21,7 @@ import numpy as np
 from delan.motions.letters import LETTERS
 from delan.online.learner import LearnerSettings
 from delan.online.online_run import OnlineRun, run_online
+from delan.online.session import OnlineOutcome
 
 from .results import FOLDER, write_results
 
@@ -250,21 +251,21 @@ def alarms(run: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [event for event in run["events"] if event["kind"] == "learner"]
 
 
+def run_here(robot: str, model: Any, seconds: float, **options: Any) -> OnlineOutcome:
+    """Run inside this process, where more can be set than by options of the command."""
+    reference = "letters" if robot == "two-link" else "cosines"
+    settings = OnlineRun(robot=robot, model=model, reference=reference, seconds=seconds, **options)
+    return run_online(settings)
+
+
 def stepped_run(
     robot: str, model: Any, steps: float, seconds: float, **options: Any
 ) -> dict[str, Any]:
     """Run with the stepped clock, whose results do not depend on the load of the machine."""
-    reference = "letters" if robot == "two-link" else "cosines"
-    settings = OnlineRun(
-        robot=robot,
-        model=model,
-        reference=reference,
-        clock="stepped",
-        steps_per_second=float(steps),
-        seconds=seconds,
-        **options,
+    outcome = run_here(
+        robot, model, seconds, clock="stepped", steps_per_second=float(steps), **options
     )
-    return run_online(settings).as_dict()
+    return outcome.as_dict()
 
 
 def drift() -> dict[str, Any]:
@@ -302,6 +303,42 @@ def drift() -> dict[str, Any]:
     }
 
 
+def drift_wall() -> dict[str, Any]:
+    """Count alarms on unchanged robots by the wall clock, where the learner is as fast as it can.
+
+    Each run is repeated without the test for changes. Two runs by the wall clock differ anyway, so
+    that the ratio of their errors in the last half tells less than that of `drift`.
+    """
+    runs = []
+    for robot, speeds in UNCHANGED.items():
+        for model in speeds:
+            errors = []
+            found = []
+            missed = []
+            ended = []
+            for hours in (LearnerSettings.alarm_hours, None):
+                settings = LearnerSettings(alarm_hours=hours)
+                outcome = run_here(robot, model, DRIFT_SECONDS, seed=1, learner=settings)
+                error = outcome.train.error
+                errors.append(float((error[len(error) // 2 :] ** 2).mean(axis=0).sum()))
+                found.append(len(alarms(outcome.as_dict())))
+                missed.append(outcome.stats.missed)
+                ended.append(outcome.train.ended)
+            row = {"robot": robot, "model": model, "alarms": found[0], "missed": missed[0]}
+            row["ended"] = ended
+            # A run that the guard stopped, as on a busy machine, has no second half.
+            if ended == ["finished", "finished"]:
+                row |= {"error": errors[0], "over_without_test": errors[0] / errors[1]}
+            print(row, flush=True)
+            runs.append(row)
+    return {
+        "seconds": DRIFT_SECONDS,
+        "alarms": sum(row["alarms"] for row in runs),
+        "worst_over_without_test": max(row.get("over_without_test", 0.0) for row in runs),
+        "unchanged": runs,
+    }
+
+
 def clocks() -> dict[str, Any]:
     """Repeat the runs of `letters` with the stepped clock: the tracking error must be the same
     within their spread.
@@ -325,6 +362,7 @@ ROWS: dict[str, Callable[[], dict[str, Any]]] = {
     "payload": payload,
     "clocks": clocks,
     "drift": drift,
+    "drift_wall": drift_wall,
 }
 
 

@@ -228,6 +228,10 @@ def test_numbers_that_make_no_model_are_refused(tmp_path):
     path = crafted(tmp_path / "chain", lambda _, a: a["mechanics.turn"].fill(1.0))
     with pytest.raises(ModelFileError, match="the frame of joint joint1 is singular"):
         storage.load(path)
+    storage.save(MODELS["chain"](), tmp_path / "chain")
+    path = crafted(tmp_path / "chain", lambda _, a: a["mechanics.log_armature"].fill(1e3))
+    with pytest.raises(ModelFileError, match="the rotor of joint joint0 has an inertia beyond"):
+        storage.load(path)
     storage.save(MODELS["network"](), tmp_path / "network")
     path = crafted(tmp_path / "network", lambda _, a: a["mechanics.normalisation.qd_std"].fill(0))
     with pytest.raises(ModelFileError, match="the spread qd_std of its normalisation is not pos"):

@@ -20,9 +20,9 @@ from delan.errors import SettingsError
 from delan.online import online_run as online_run_module
 from delan.online import recorder as recorder_module
 from delan.online import session as session_module
-from delan.online.loop import Observers
 from delan.online.online_run import OnlineRun, run_online
 from delan.online.recorder import Recorder, owned_folder
+from delan.online.rig import Observers
 from tests.support.stand_ins import CHAIN, StandInLearner
 
 PLAIN = OnlineRun(model="none", letters="c", seconds=1.0, clock="stepped")

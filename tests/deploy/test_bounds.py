@@ -46,6 +46,21 @@ def test_bounds_of_a_chain_hold_for_the_arm_of_pinocchio(kinds, seed):
     weightless = bound._replace(gravity=0 * bound.gravity)
     assert (np.abs(parts.inertial) <= within * weightless.torque(still, push) + 1e-9).all()
     assert (np.abs(parts.coriolis) <= within * weightless.torque(speed, still) + 1e-9).all()
+    scale = rng.uniform(0.1, 10, len(kinds))
+    motors = np.diag(rng.uniform(0, 0.1, len(kinds)))
+    scaled = scale[:, None] * scale[None]
+    for q in rng.uniform(limits.lower, limits.upper, (50, len(kinds))):
+        least = np.linalg.eigvalsh((np.asarray(arm.mass_matrix(q)) + motors) * scaled)[0]
+        assert bound.least_eigenvalue(motors, scale)[0] <= within * least + 1e-9
+
+
+def test_the_inertia_of_links_without_rotors_is_bounded_below():
+    arm = from_rigid_body(RigidBody.from_urdf(TWO_LINK.urdf()))
+    box = np.full(2, np.pi)
+    angles = jnp.asarray(states_in(-box, box, box, box, 0)[0])
+    least = float(np.linalg.eigvalsh(jax.vmap(arm.mass_matrix)(angles))[:, 0].min())
+    bound = chain_bound(arm, -box, box).least_eigenvalue(np.zeros((2, 2)), np.ones(2))[0]
+    assert 0.2 * least < bound <= least
 
 
 @pytest.mark.parametrize("robot", [TWO_LINK, WAM7], ids=lambda robot: robot.name)

@@ -1,13 +1,14 @@
 """`python -m tests.hostile models|logs|signals --count N --seed S`: attack, report what broke.
 
-Each attack is a module of this package with a function `attack(count, seed, folder) -> Outcome`.
+Each attack is a module of this package with a class `Trial(folder)`, whose method `attack(number,
+seed, outcome)` tries one case. A case depends on its number and the seed alone: `--first` runs it
+again.
 """
 
 import argparse
-import importlib
 import sys
-import tempfile
-from pathlib import Path
+
+from . import crew
 
 ATTACKS = {
     "models": "model files whose bytes, fields, arrays and shapes were changed",
@@ -23,10 +24,11 @@ def main() -> int:
         attack = attacks.add_parser(name, help=text)
         attack.add_argument("--count", type=int, default=200)
         attack.add_argument("--seed", type=int, default=0)
+        attack.add_argument("--first", type=int, default=0, help="number of the first case")
+        attack.add_argument("--workers", type=int, default=1, help="processes at once")
     chosen = parser.parse_args()
-    module = importlib.import_module(f"tests.hostile.{chosen.attack}")
-    with tempfile.TemporaryDirectory() as folder:
-        outcome = module.attack(chosen.count, chosen.seed, Path(folder))
+    cases = range(chosen.first, chosen.first + chosen.count)
+    outcome = crew.attack(chosen.attack, cases, chosen.seed, chosen.workers)
     print(outcome)
     return 0 if outcome.sound else 1
 

@@ -1,12 +1,15 @@
-"""Logs of every format that were changed, through check, the preparation of a fit, and evaluate."""
+"""Logs of every format that were changed, through check, fit up to its training, and evaluate."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
 from delan import storage
 from delan.joints import Recording
+from delan.learning.contenders import Chain
 from delan.logs.preparation import PreparationSettings, prepare
 from delan.logs.reading import read_log
 from tests.hostile import models
@@ -14,6 +17,8 @@ from tests.hostile.trial import Outcome, command
 from tests.logs.test_damaged_logs import damaged
 from tests.support.log_writers import WRITERS
 
+# Share of the logs that are drawn, which takes a second.
+SHOWN = 0.02
 # Values that stand where others were, and what is done with times.
 ROWS = (1, 2, 3, 40, 120, 600, 1500)
 VALUES = (0.0, -0.0, 1e-320, 1e-30, 1e30, 1e200, 1.7e308, -1.7e308, np.inf, -np.inf, np.nan)
@@ -52,61 +57,79 @@ def changed_values(data: dict[str, np.ndarray], rng: np.random.Generator) -> Non
     elif kind == 7:
         data[name] = np.full_like(values, rng.choice(VALUES))
     elif kind == 8:
+        # Of a length that others have as well: every length has its own compiled programs.
+        count = int(rng.choice([count for count in (0, *ROWS) if count <= rows]))
+        first = int(rng.integers(rows - count + 1))
         for column in data:
-            data[column] = data[column][first:last]
+            data[column] = data[column][first : first + count]
     else:
         data["t"] = np.repeat(data["t"][::2], 2)[:rows]
 
 
-def use(outcome: Outcome, path: Path, model: Path, case: str, number: int) -> None:
-    """Read, check, prepare and score a log, as the commands do."""
-    outcome.run("check", case, lambda: command("check", path, "--json"))
-    if number % 4 == 0:
-        picture = path.with_suffix(".png")
-        outcome.run("check, shown", case, lambda: command("check", path, "--plot", picture))
-    found: list[Recording] = []
-    if not outcome.run("read", case, lambda: found.append(read_log(path))):
-        return
-    recording = found[0]
-    for cutoff in (None, 5.0):
-        settings = PreparationSettings(cutoff=cutoff)
-        outcome.run("prepare", case, lambda settings=settings: prepare(recording, settings))
-    if number % 10 == 0:  # every length of a log costs the compiler's time
-        outcome.run("evaluate", case, lambda: command("evaluate", model, path))
+class TrainingError(BaseException):
+    """A fit has come to its first training. Not an `Exception`: nothing on its way catches it."""
 
 
-def attack(count: int, seed: int, folder: Path) -> Outcome:
-    """Change `count` logs and use each of them."""
-    rng = np.random.default_rng(seed)
-    outcome = Outcome()
-    model = folder / "m.delan"
-    storage.save(models.originals()["chain"], model)
-    place = folder / "log"
-    for number in range(count):
-        form = list(WRITERS)[number % len(WRITERS)]
+def dry_fit(path: Path) -> None:
+    """Run `delan fit` up to its first training: read, check, prepare and split the log."""
+
+    def train(*_: object) -> None:
+        raise TrainingError
+
+    with patch.object(Chain, "fit", train), suppress(TrainingError):
+        command("fit", path, "--cutoff", 5, "--out", path.with_suffix(".delan"))
+
+
+class Trial:
+    """Logs in a folder, changed one after the other."""
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self._model = folder / "m.delan"
+        storage.save(models.originals()["chain"], self._model)
+        self._log = folder / "log"
+
+    def attack(self, number: int, seed: int, outcome: Outcome) -> None:
+        """Change a log and use it; the next one where its format cannot hold the values."""
+        rng = np.random.default_rng([seed, number])
+        changed = None
+        while changed is None:
+            form = list(WRITERS)[rng.integers(len(WRITERS))]
+            changed = self._changed(form, rng)
+        content, how = changed
+        self._log.write_bytes(content)
+        case = f"seed {seed} case {number} ({how})"
+        self._use(outcome, case, shown=rng.random() < SHOWN)
+        outcome.end_case(self._folder, case)
+
+    def _changed(self, form: str, rng: np.random.Generator) -> tuple[bytes, str] | None:
+        """Return a changed log and what was changed in it; None if it cannot be written."""
         data: dict[str, Any] = motion(int(rng.choice(ROWS)), seed=int(rng.integers(9)))
-        how = "bytes"
+        how = "bytes" if rng.random() < 0.2 else "values"
         with np.errstate(all="ignore"):
-            if rng.random() < 0.8:
-                how = "values"
-                for _ in range(int(rng.integers(1, 4))):
+            if how == "values":
+                for _ in range(int(rng.choice([1, 1, 2, 3]))):
                     changed_values(data, rng)
-            content = written(form, data, folder, number)
-        if content is None:
-            continue
+            path = self._folder / "original"
+            try:
+                content = WRITERS[form](path, data).read_bytes()
+            except Exception:  # whatever the libraries raise that write the formats
+                return None
+        path.unlink(missing_ok=True)
         if how == "bytes":
             content = damaged(content, rng)
-        place.write_bytes(content)
-        case = f"seed {seed} case {number} ({form}, {how})"
-        use(outcome, place, model, case, number)
-        outcome.end_case(folder, case)
-    return outcome
+        return content, f"{form}, {how}"
 
-
-def written(form: str, data: dict[str, Any], folder: Path, number: int) -> bytes | None:
-    """Return the log in a format; None where the library that writes it refuses the values."""
-    path = folder / f"{form.replace(' ', '_')}{number}"
-    try:
-        return WRITERS[form](path, data).read_bytes()
-    except Exception:
-        return None
+    def _use(self, outcome: Outcome, case: str, *, shown: bool) -> None:
+        """Check, prepare and score a log."""
+        path = self._log
+        outcome.run("check", case, lambda: command("check", path, "--json"))
+        if shown:
+            picture = path.with_suffix(".png")
+            outcome.run("check, shown", case, lambda: command("check", path, "--plot", picture))
+        outcome.run("fit", case, lambda: dry_fit(path))
+        found: list[Recording] = []
+        if outcome.run("read", case, lambda: found.append(read_log(path))):
+            settings = PreparationSettings()
+            outcome.run("prepare", case, lambda: prepare(found[0], settings))
+            outcome.run("evaluate", case, lambda: command("evaluate", self._model, path))

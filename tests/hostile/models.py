@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from delan import storage
+from delan import array_file, storage
 from delan.joints import Dataset, Joints
 from delan.learning.uncertainty import domain_of
 from delan.logs.excerpts import sketch
@@ -44,6 +44,17 @@ NUMBERS = (0.0, -1.0, 1e-300, 1e-40, 1e8, 1e14, 1e20, 1e38, 1e300, -1e300, np.in
 WORDS = ("tanh", "relu", "vector", "softplus", "viscous", "load", "stribeck", "armature", "offset")
 WORDS += ("prismatic", "continuous", "lagrangian_network", "lagrangian_chain", "[red]*/", "%s{{x}}")
 SCORES = {"nmse": [0.1, 0.2], "rmse": [0.01, 0.02], "nmse_mean": 0.15}
+PROVENANCE = {
+    "scores": {"validation": {"torque": SCORES}},
+    "fit": {"samples": 60, "seconds": 1.0},
+    "seed": [0, 7],
+    "log": "train.csv",
+    "name": "chain",
+    "decision": "deploy",
+    "preparation": {"cutoff": 5.0, "delay": 0.0},
+}
+# Share of the files that load which the gate sees: it compiles programs and C code for seconds.
+GATED = 0.25
 
 
 def motion(rows: int = 60, seed: int = 0) -> Dataset:
@@ -125,7 +136,8 @@ def changed_field(header: dict[str, Any], rng: np.random.Generator) -> None:
     elif kind in (5, 6):
         owner[path[-1]] = alike(owner[path[-1]], rng)
     else:
-        owner[path[-1]] = ODD[rng.integers(len(ODD))]
+        # A copy, because a second change may go into it.
+        owner[path[-1]] = copy.deepcopy(ODD[rng.integers(len(ODD))])
 
 
 def alike(value: Any, rng: np.random.Generator) -> Any:
@@ -174,14 +186,14 @@ def changed_array(arrays: dict[str, np.ndarray], rng: np.random.Generator) -> No
 
 
 def rewritten(path: Path, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> None:
-    """Write what `storage.write_arrays` would refuse to write, with a checksum that matches."""
+    """Write what `array_file.write_arrays` would refuse to write, with a checksum that matches."""
     described = {**header}
     described.pop("checksum", None)
     try:
-        described["checksum"] = storage._checksum(described, arrays)
+        described["checksum"] = array_file.checksum(described, arrays)
     except (ValueError, TypeError):
         described["checksum"] = "0" * 64
-    data = storage.to_bytes(
+    data = array_file.to_bytes(
         {name: np.ascontiguousarray(array) for name, array in arrays.items()},
         metadata={"delan": json.dumps(described)},
     )
@@ -232,51 +244,46 @@ def export(path: Path, folder: Path, *, double: bool) -> None:
         assert odd is None, f"{file.name} holds {odd}"
 
 
-def steps(folder: Path, path: Path, number: int) -> dict[str, Callable[[], object]]:
-    """What is done with every file. The slow gate sees every twentieth file that loads."""
-    log = folder / "log.npz"
-    chosen: dict[str, Callable[[], object]] = {
-        "describe": lambda: command("describe", path),
-        "describe --json": lambda: command("describe", path, "--json"),
-        "evaluate": lambda: command("evaluate", path, log),
-        "export": lambda: export(path, folder / "code", double=number % 2 == 0),
-    }
-    if number % 20 == 0:
-        limits = folder / "limits.toml"
-        chosen["gate"] = lambda: command("gate", path, "--log", log, "--limits", limits)
-    return chosen
+class Trial:
+    """Model files in a folder, changed one after the other."""
 
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self._kinds = {}
+        for name, model in originals().items():
+            self._kinds[name] = folder / f"{name.replace(' ', '_')}.original"
+            storage.save(model, self._kinds[name], provenance=PROVENANCE)
+        self._log = folder / "log.npz"
+        log = motion(seed=3)
+        np.savez(self._log, t=log.t, q=log.q, qd=log.qd, tau=log.tau)
+        self._limits = folder / "limits.toml"
+        self._limits.write_text("torque = [50, 50]\n")
+        self._model = folder / "m.delan"
 
-def attack(count: int, seed: int, folder: Path) -> Outcome:
-    """Change `count` model files and use each of them."""
-    rng = np.random.default_rng(seed)
-    outcome = Outcome()
-    kinds = {}
-    provenance = {
-        "scores": {"validation": {"torque": SCORES}},
-        "fit": {"samples": 60, "seconds": 1.0},
-        "seed": [0, 7],
-        "log": "train.csv",
-        "name": "chain",
-        "decision": "deploy",
-        "preparation": {"cutoff": 5.0, "delay": 0.0},
-    }
-    for name, model in originals().items():
-        kinds[name] = folder / f"{name.replace(' ', '_')}.original"
-        storage.save(model, kinds[name], provenance=provenance)
-    log = motion(seed=3)
-    np.savez(folder / "log.npz", t=log.t, q=log.q, qd=log.qd, tau=log.tau)
-    (folder / "limits.toml").write_text("torque = [50, 50]\n")
-    path = folder / "m.delan"
-    loaded = 0
-    for number in range(count):
-        kind = list(kinds)[number % len(kinds)]
-        (folder / "m.gate.json").unlink(missing_ok=True)
-        how = changed_file(kinds[kind], path, rng)
+    def attack(self, number: int, seed: int, outcome: Outcome) -> None:
+        """Change a model file and use it."""
+        rng = np.random.default_rng([seed, number])
+        kind = list(self._kinds)[number % len(self._kinds)]
+        (self._folder / "m.gate.json").unlink(missing_ok=True)
+        how = changed_file(self._kinds[kind], self._model, rng)
         case = f"seed {seed} case {number} ({kind}, {how})"
-        if outcome.run("load", case, lambda: storage.load(path)):
-            for name, step in steps(folder, path, loaded).items():
+        if outcome.run("load", case, lambda: storage.load(self._model)):
+            for name, step in self._steps(rng).items():
                 outcome.run(name, case, step)
-            loaded += 1
-        outcome.end_case(folder, case)
-    return outcome
+        outcome.end_case(self._folder, case)
+
+    def _steps(self, rng: np.random.Generator) -> dict[str, Callable[[], object]]:
+        """Return what is done with a file that loads; the slow gate sees a share of them."""
+        path = self._model
+        double = rng.random() < 0.5
+        chosen: dict[str, Callable[[], object]] = {
+            "describe": lambda: command("describe", path),
+            "describe --json": lambda: command("describe", path, "--json"),
+            "evaluate": lambda: command("evaluate", path, self._log),
+            "export": lambda: export(path, self._folder / "code", double=double),
+        }
+        if rng.random() < GATED:
+            chosen["gate"] = lambda: command(
+                "gate", path, "--log", self._log, "--limits", self._limits
+            )
+        return chosen

@@ -1,4 +1,4 @@
-"""What every attack on files counts: answers, faults, the longest case and the memory it took.
+"""What every attack counts: answers, faults, the longest step and the memory it took.
 
 A command is called inside this process, which is many times faster than starting it. It may answer,
 or refuse with an error of delan; everything else is a fault.
@@ -19,17 +19,23 @@ from io import StringIO
 from pathlib import Path
 
 import jax
+from typer.main import get_command
 
 from delan.cli.main import app
 from delan.errors import LONGEST_LINES, DelanError
 
-# Seconds after which a case counts as hanging, and memory that no case may take [MB].
+# Seconds of the processor after which a step counts as hanging, whatever else the machine does, and
+# memory that no case may take [MB]. Who waits for nothing is found by `crew.STUCK`.
 LONGEST = 20.0
 MOST_MEMORY = 1000.0
 # Cases after which compiled programs are forgotten.
 FORGET = 100
 # A log of this size is longer than any message; more on stderr is a flood.
 MOST_OUTPUT = 100_000
+
+
+# Made once: typer makes the parsers of all commands anew for each call of its app.
+COMMANDS = get_command(app)
 
 
 class HangingError(BaseException):
@@ -44,7 +50,8 @@ class Outcome:
         cases: number of files tried.
         answers: how often each step answered or refused.
         faults: what broke, with the case that broke it.
-        longest: seconds of the longest step.
+        longest, slowest: seconds of the longest step, and which one it was.
+        memory: the most memory that a process had in use [MB].
     """
 
     cases: int = 0
@@ -52,16 +59,17 @@ class Outcome:
     faults: list[str] = field(default_factory=list)
     longest: float = 0.0
     slowest: str = ""
+    memory: float = 0.0
 
-    @property
-    def memory(self) -> float:
-        """The most memory that this process had in use [MB]."""
-        # The peak of `getrusage` is that of the process which started this one, if it was larger.
-        status = Path("/proc/self/status")
-        if not status.exists():
-            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
-        return int(lines["VmHWM"].split()[0]) / 1024
+    def add(self, other: "Outcome") -> None:
+        """Add what another process has counted."""
+        self.cases += other.cases
+        self.answers += other.answers
+        self.faults += other.faults
+        self.memory = max(self.memory, other.memory)
+        if other.longest > self.longest:
+            self.longest = other.longest
+            self.slowest = other.slowest
 
     @property
     def sound(self) -> bool:
@@ -78,7 +86,7 @@ class Outcome:
 
     def run(self, step: str, case: str, call: Callable[[], object]) -> bool:
         """Run one step of a case; return whether it answered."""
-        began = time.perf_counter()
+        began = time.process_time()
         out = StringIO()
         answered = False
         try:
@@ -100,7 +108,7 @@ class Outcome:
                 raise
             self.faults.append(f"{case}, {step}: {_place_of(error)}")
         self._look_at(out.getvalue(), step, case, MOST_OUTPUT)
-        seconds = time.perf_counter() - began
+        seconds = time.process_time() - began
         if seconds > self.longest:
             self.longest = seconds
             self.slowest = f"{case}, {step}"
@@ -116,6 +124,7 @@ class Outcome:
     def end_case(self, folder: Path, case: str) -> None:
         """Count a case, and note partial files that a step left behind."""
         self.cases += 1
+        self.memory = most_memory()
         if self.cases % FORGET == 0:
             # Every odd shape has its compiled programs, which a command would take with it.
             jax.clear_caches()
@@ -124,9 +133,19 @@ class Outcome:
             path.unlink()
 
 
+def most_memory() -> float:
+    """Return the most memory that this process had in use [MB]."""
+    # The peak of `getrusage` is that of the process which started this one, if it was larger.
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
+    return int(lines["VmHWM"].split()[0]) / 1024
+
+
 def command(*arguments: object) -> None:
     """Run a command of delan in this process; its refusals are raised again as errors of delan."""
-    code = app([str(item) for item in arguments], standalone_mode=False)
+    code = COMMANDS.main([str(item) for item in arguments], standalone_mode=False)
     if code:
         raise DelanError(f"exit code {code}")
 
@@ -135,13 +154,13 @@ def _within(seconds: float, call: Callable[[], object]) -> None:
     def late(*_: object) -> None:
         raise HangingError
 
-    before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(signal.SIGPROF, late)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         call()
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def _place_of(error: BaseException) -> str:

@@ -33,10 +33,12 @@ from delan.online.controller import Compiled, NoFeedForward, on_device
 from delan.online.host import Host
 from delan.online.host_process import LiveSettings, begin
 from delan.online.learner import LearnerSettings
-from delan.online.learner_process import ProcessLearner, Task
-from delan.online.loop import LoopSettings, Observers, Rig, run_loop
+from delan.online.learner_process import ProcessLearner
+from delan.online.learner_worker import Task
+from delan.online.loop import LoopSettings, run_loop
 from delan.online.online_run import KICK_SECONDS, DisturbedRobot
 from delan.online.recorder import Recorder, RecordingFormat
+from delan.online.rig import Observers, Rig
 from delan.online.schedule import make_schedule
 from delan.online.stats import row_layout
 from delan.robots.arms import TWO_LINK, letter_motion, pen_position

@@ -35,13 +35,8 @@ from delan.online.learner import (
     OnlineLearner,
     _Start,
 )
-from delan.online.learner_process import (
-    LearnerError,
-    LearnerNote,
-    ProcessLearner,
-    SteppedLearner,
-    Task,
-)
+from delan.online.learner_process import START_KILLS, LearnerError, ProcessLearner, SteppedLearner
+from delan.online.learner_worker import LearnerNote, Place, Task, learn
 from delan.online.process import is_alive
 
 DT = 0.002
@@ -259,6 +254,22 @@ def test_a_learner_in_a_process_learns_dies_and_comes_back():
     assert not learner.alive
 
 
+def test_a_learner_that_is_killed_while_it_starts_is_started_again():
+    learner = ProcessLearner(Task(PENDULUM, DT, SMALL, seed=0))
+    starting = threading.Thread(target=learner.start, daemon=True)
+    starting.start()
+    while learner.pid is None:
+        time.sleep(0.01)
+    os.kill(learner.pid, signal.SIGKILL)
+    starting.join(120.0)
+    try:
+        assert learner.ready
+        assert learner.alive
+        assert learner.restarts == 1
+    finally:
+        learner.close()
+
+
 def test_a_learner_that_is_frozen_does_not_hold_up_the_end():
     learner = ProcessLearner(Task(PENDULUM, DT, SMALL, seed=0), patient=False)
     learner.start()
@@ -315,8 +326,9 @@ class StandInProcess:
 
     pid = 1
 
-    def __init__(self, alive: bool):
+    def __init__(self, alive: bool, exitcode: int):
         self.living = alive
+        self.exitcode = exitcode
 
     def is_alive(self) -> bool:
         return self.living
@@ -335,10 +347,10 @@ def owner(monkeypatch) -> Iterator[Callable[..., ProcessLearner]]:
     """Makes learners whose process is a stand-in."""
     made = []
 
-    def make(*, alive: bool = True, **more: Any) -> ProcessLearner:
+    def make(*, alive: bool = True, exitcode: int = -9, **more: Any) -> ProcessLearner:
         learner = ProcessLearner(Task(PENDULUM, DT, SMALL, seed=0), **more)
         monkeypatch.setattr(
-            learner, "_spawn", lambda: setattr(learner, "_process", StandInProcess(alive))
+            learner, "_spawn", lambda: setattr(learner, "_process", StandInProcess(alive, exitcode))
         )
         made.append(learner)
         return learner
@@ -350,13 +362,28 @@ def owner(monkeypatch) -> Iterator[Callable[..., ProcessLearner]]:
 
 def test_a_process_that_does_not_get_ready_is_said(owner, monkeypatch):
     with pytest.raises(LearnerError, match="the learner ended before it was ready"):
-        owner(alive=False).start()
+        owner(alive=False, exitcode=1).start()
     monkeypatch.setattr(learner_module, "START_SECONDS", 0.0)
     with pytest.raises(LearnerError, match="the learner was not ready after 0 s"):
         owner().start()
     hasty = owner(patient=False)
     hasty.start()
     assert (hasty.alive, hasty.ready) == (True, False)
+
+
+def test_a_process_that_finds_no_channels_ends_without_a_word(monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))  # is set by the process
+    # Its run was ended at once while it started.
+    place = Place(("delan_gone",) * 4, None, os.getpid(), resumed=False, patient=True)
+    assert learn(Task(PENDULUM, DT, SMALL, seed=0), place) is None
+
+
+def test_a_learner_that_is_killed_again_and_again_does_not_hold_up_the_run(owner):
+    learner = owner(alive=False)
+    learner.start()
+    assert (learner.ready, learner.restarts) == (False, START_KILLS)
+    learner.watch()
+    assert learner.restarts == START_KILLS + 1
 
 
 def note(learner: ProcessLearner, changes: int, changed: float) -> None:

@@ -2,7 +2,6 @@
 
 import errno
 import json
-import os
 import signal
 import threading
 import time
@@ -34,8 +33,9 @@ from delan.online.controller import (
 )
 from delan.online.guard import GuardSettings
 from delan.online.learner_process import Learner
-from delan.online.loop import LoopSettings, Observers, Rig, run_loop
+from delan.online.loop import LoopSettings, run_loop
 from delan.online.recorder import Recorder, RecordingFormat
+from delan.online.rig import Observers, Rig
 from delan.online.schedule import make_schedule
 from delan.online.stats import LoopProgress, LoopResult, row_layout
 from delan.robots import ARMS
@@ -62,6 +62,9 @@ LIMITS = TWO_LINK.limits
 CONTENT = RecordingFormat(TWO_LINK.joints, row_layout(2), DT)
 
 
+OBSERVERS = ("progress", "onlooker", "stop", "warn")
+
+
 def run(
     feed_forward: FeedForward | None = None,
     reference: Trajectory | Sequence[Trajectory] = LETTER,
@@ -75,7 +78,7 @@ def run(
     feed_forward = feed_forward or Direct(TWO_LINK_BODY)
     parts = {name: more.pop(name, None) for name in ("learner", "recorder")}
     rig = Rig(robot, LOW_GAINS["two_link"], feed_forward, **parts)
-    seen = {name: more.pop(name) for name in ("progress", "onlooker", "stop") if name in more}
+    seen = {name: more.pop(name) for name in OBSERVERS if name in more}
     observers = Observers(**seen)
     result = run_loop(rig, reference, clock or SteppedClock(), observers=observers, **more)
     tau = np.array(robot.torques)[: len(result.tau)]
@@ -564,6 +567,17 @@ def test_a_dead_learner_is_seen_to_and_the_loop_goes_on():
     assert [event.kind for event in result.events].count("restart") == result.stats.restarts
 
 
+def test_a_learner_that_was_killed_while_it_started_is_told():
+    learner = StandInLearner(CHAIN)
+    learner.start = lambda: setattr(learner, "restarts", 2)
+    told: list[str] = []
+    result = run(Compiled(CHAIN), learner=learner, warn=told.append)
+    assert result.ended == "finished"
+    assert result.stats.restarts == 2
+    assert [(event.t, event.kind) for event in result.events] == [(0.0, "restart")]
+    assert told == [result.events[0].text]
+
+
 def test_what_the_learner_lost_and_noticed_is_told():
     learner = StandInLearner(CHAIN)
     learner.lost = 5
@@ -651,7 +665,9 @@ def stopping_at(t: float, act: Any) -> Any:
 @pytest.mark.parametrize("how", [None, signal.SIGINT, signal.SIGTERM])
 def test_a_stop_brakes_the_robot_first_and_the_result_is_whole(how):
     stop = threading.Event()
-    act = stop.set if how is None else (lambda: os.kill(os.getpid(), how))
+    # Raised in this thread: a signal to the process may wait for a thread that gets no processor,
+    # while a stepped clock goes on.
+    act = stop.set if how is None else (lambda: signal.raise_signal(how))
     before = [signal.getsignal(item) for item in (signal.SIGINT, signal.SIGTERM)]
     result = run(progress=stopping_at(0.8, act), stop=stop)
     assert [signal.getsignal(item) for item in (signal.SIGINT, signal.SIGTERM)] == before
@@ -671,7 +687,7 @@ def test_a_handler_of_the_callers_own_for_sigterm_is_left_to_it():
     before = signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
     try:
         result = run(
-            reference=cut(LETTER, 100), progress=lambda _: os.kill(os.getpid(), signal.SIGTERM)
+            reference=cut(LETTER, 100), progress=lambda _: signal.raise_signal(signal.SIGTERM)
         )
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -20,8 +20,9 @@ from delan.models.model import Blueprint, Model
 from delan.models.rigid_body import RigidBody
 from delan.online.clocks import SteppedClock
 from delan.online.controller import Direct
-from delan.online.loop import Rig, run_loop
+from delan.online.loop import run_loop
 from delan.online.recorder import Recorder, RecordingFormat
+from delan.online.rig import Rig
 from delan.online.stats import row_layout
 from delan.robots.arms import TWO_LINK, letter_motion
 from delan.robots.mujoco_robot import MujocoRobot

@@ -14,6 +14,7 @@ from . import (  # noqa: F401
     references_command,
     reproduce_command,
     run,
+    simulate_command,
     view_command,
 )
 from .app import app

@@ -182,9 +182,9 @@ def online(*, request: OnlineRequest) -> None:
 
 def _run(request: OnlineRequest, interrupts: "Interrupts") -> int:
     """Run the robot, write the files and print the results; return the exit code."""
-    from ..online.loop import Observers
     from ..online.online_run import run_online
     from ..online.recorder import owned_folder
+    from ..online.rig import Observers
 
     settings = request.settings
     folder = request.out or _unused(Path("online"))

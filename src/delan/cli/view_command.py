@@ -293,8 +293,8 @@ def record_clip(request: ViewRequest, clip: Path) -> None:
 def _simulated_take(request: ViewRequest, model: Any) -> "Take":
     """Run the robot with one feed-forward torque for the seconds of the clip."""
     from ..online.host_process import NAMES
-    from ..online.loop import Observers
     from ..online.online_run import OnlineRun, run_online
+    from ..online.rig import Observers
 
     seconds = request.seconds or CLIP_SECONDS
     settings = OnlineRun(

@@ -36,6 +36,9 @@ class Parts(NamedTuple):
     Attributes:
         inertia, coriolis, gravity: bounds on |H|, |c_kij| and |g|, with boxes along the first axis.
         middle, spread: centre of each box's interval of H, and half of its width; None for a chain.
+        pivots: lower bounds on the inertia of each joint while all joints that it carries move
+            freely; None for a network.
+        rotors: inertias that a chain has on the diagonal of H, whatever its links; None likewise.
     """
 
     inertia: Float[np.ndarray, "boxes dof dof"]
@@ -43,6 +46,27 @@ class Parts(NamedTuple):
     gravity: Float[np.ndarray, "boxes dof"]
     middle: Float[np.ndarray, "boxes dof dof"] | None = None
     spread: Float[np.ndarray, "boxes dof dof"] | None = None
+    pivots: Float[np.ndarray, "boxes dof"] | None = None
+    rotors: Float[np.ndarray, " dof"] | None = None
+
+    def least_eigenvalue(
+        self, motors: Float[np.ndarray, "dof dof"], scale: Float[np.ndarray, " dof"]
+    ) -> Float[np.ndarray, " boxes"]:
+        """Return lower bounds on the least eigenvalue of S (H + motors) S, with S = diag(scale).
+
+        That of a sum is at least the sum of those of its terms.
+        """
+        scaled = scale[:, None] * scale[None]
+        if self.middle is not None and self.spread is not None:
+            middle = np.linalg.eigvalsh((self.middle + motors) * scaled)[:, 0]
+            return middle - np.linalg.norm(self.spread * scaled, axis=(1, 2))
+        assert self.pivots is not None
+        assert self.rotors is not None
+        most = np.diagonal(self.inertia, axis1=1, axis2=2) * scale**2
+        by_links = _least_by_pivots(self.pivots * scale**2, most)
+        by_links = by_links + np.linalg.eigvalsh(motors * scaled)[0]
+        by_rotors = np.linalg.eigvalsh((np.diag(self.rotors) + motors) * scaled)[0]
+        return np.maximum(by_links * (1 - ROUNDING), by_rotors)
 
     def torque(
         self, speed: Float[np.ndarray, " dof"], push: Float[np.ndarray, " dof"]
@@ -51,6 +75,22 @@ class Parts(NamedTuple):
         inertial = self.inertia @ push
         coriolis = np.einsum("bkij,i,j->bk", self.coriolis, speed, speed)
         return (inertial + coriolis + self.gravity) * (1 + ROUNDING)
+
+
+def _least_by_pivots(
+    pivots: Float[np.ndarray, "boxes dof"], most: Float[np.ndarray, "boxes dof"]
+) -> Float[np.ndarray, " boxes"]:
+    """Return lower bounds on the least eigenvalue of an H with these pivots and diagonals ≤ most.
+
+    With each joint in the unit that makes `most` one, the determinant is at least the product of
+    the pivots, and the other n − 1 eigenvalues, whose sum is below n, have at most the product
+    (n / (n − 1))^(n − 1). The joint of the smallest unit is the worst in the units of before.
+    """
+    dof = pivots.shape[1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        determinant = np.prod(pivots / most, axis=1)
+    others = (dof / max(dof - 1, 1)) ** (dof - 1)
+    return np.nan_to_num(determinant, nan=0.0) / others * most.min(axis=1)
 
 
 # Friction: closed forms.
@@ -249,7 +289,10 @@ def chain_bound(
     mass_matrix = np.einsum("kl,jl->kj", levers, levers) + np.diag(np.asarray(chain.armature))
     coriolis = np.einsum("kl,ijl->kij", levers, levers[last] * both[:, :, None])
     weight = _gravity_bound(chain, place, inertia, gravity, lower, upper)
-    return Parts(mass_matrix[None], coriolis[None], weight[None])
+    rotors = np.asarray(chain.armature, dtype=float)
+    pivots = rotors + _own_inertia(chain, place, inertia)
+    parts = Parts(mass_matrix[None], coriolis[None], weight[None])
+    return parts._replace(pivots=pivots[None], rotors=rotors)
 
 
 def _on_one_branch(parents: tuple[int, ...]) -> np.ndarray:
@@ -269,6 +312,23 @@ def _stretches(chain: LagrangianChain, place: np.ndarray) -> np.ndarray:
         before = 1.0 if parent < 0 else stretch[parent]
         stretch[k] = before * np.linalg.norm(place[k, :, :3], 2)
     return stretch
+
+
+def _own_inertia(chain: LagrangianChain, place: np.ndarray, inertia: np.ndarray) -> np.ndarray:
+    """Return lower bounds on ‖∂_k T_k F_k‖², the inertia of each link about its own joint.
+
+    A joint has at least that inertia, whatever the joints that it carries do.
+    """
+    own = np.zeros(len(place))
+    squeeze = np.ones(len(place))  # what a vector shrinks to in a frame, at most
+    for k, parent in enumerate(chain.tree.parents):
+        before = 1.0 if parent < 0 else squeeze[parent]
+        squeeze[k] = before * np.linalg.norm(place[k, :, :3], -2)
+        about_axis = inertia[k, 0, 0] + inertia[k, 1, 1]
+        if chain.tree.sliding[k]:
+            about_axis = inertia[k, 3, 3]
+        own[k] = squeeze[k] ** 2 * about_axis
+    return own
 
 
 def _lever_arms(

@@ -180,7 +180,7 @@ class WorkspaceChecks:
 
     def _lightest(self, parts: Parts) -> np.ndarray:
         """Minus a lower bound on the least eigenvalue of H in each box."""
-        return -_least_eigenvalue(self.model, parts, self.rotors, np.ones(len(self.rotors)))
+        return -parts.least_eigenvalue(self.rotors, np.ones(len(self.rotors)))
 
     def condition(self) -> Check:
         """How far apart the eigenvalues of H are, in units of each joint's usual inertia."""
@@ -191,7 +191,7 @@ class WorkspaceChecks:
         def ratios(parts: Parts) -> np.ndarray:
             # The largest eigenvalue is at most the largest sum of a row.
             whole = (parts.inertia + np.abs(self.rotors)) * scale[:, None] * scale[None]
-            least = _least_eigenvalue(self.model, parts, self.rotors, scale)
+            least = parts.least_eigenvalue(self.rotors, scale)
             return np.where(least > 0, whole.sum(axis=2).max(axis=1) / least, np.inf)
 
         answer = self.answer(ratios, self.settings.condition, condition, scale)
@@ -339,19 +339,6 @@ def _place(worst: Worst) -> str:
 
 def _listed(values: np.ndarray) -> str:
     return f"({', '.join(f'{value:.3g}' for value in values)})"
-
-
-def _least_eigenvalue(
-    model: Any, parts: Parts, rotors: np.ndarray, scale: np.ndarray
-) -> np.ndarray:
-    """A lower bound on the least eigenvalue of H with rotors, each joint in its own unit."""
-    scaled = scale[:, None] * scale[None]
-    if parts.middle is None or parts.spread is None:
-        # H of a chain is a sum of squares and of its own rotors.
-        fixed = np.diag(np.asarray(model.chain.armature, dtype=float)) + rotors
-        return np.linalg.eigvalsh(fixed * scaled)[:1]
-    middle = np.linalg.eigvalsh((parts.middle + rotors) * scaled)[:, 0]
-    return middle - np.linalg.norm(parts.spread * scaled, axis=(1, 2))
 
 
 @eqx.filter_jit

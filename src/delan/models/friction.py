@@ -326,6 +326,14 @@ class Friction(eqx.Module):
         shape = (len(self.settings.stops), len(position))
         return FrictionState(position, array.zeros(shape, dtype=position.dtype))
 
+    def moved(self, state: FrictionState, q: PerJoint) -> FrictionState:
+        """Return the memory after a move to q."""
+        return _moved(self, state, q)
+
+    def memory(self, state: FrictionState) -> Memory:
+        """Return s/r of the stop operators, as `torque` takes it."""
+        return _normalised(self, state)
+
     def update(
         self, state: FrictionState, q: PerJoint, qd: PerJoint, *, load: PerJoint | None = None
     ) -> tuple[FrictionState, PerJoint]:

@@ -97,7 +97,14 @@ class RigidBody:
                 place = place * pin.SE3(np.eye(3), body.anchor)
                 parent = model.addJoint(parent, _joint_model(body), place, body.joint)
                 place = pin.SE3(np.eye(3), -body.anchor)
-            inertia = pin.Inertia(body.mass, body.centre, body.inertia)
+            try:
+                inertia = pin.Inertia(body.mass, body.centre, body.inertia)
+            except RuntimeError as error:
+                # Rounding may leave a negative moment where the numbers of a link are far apart.
+                raise ModelError(
+                    f"the inertia of the link of joint {body.joint} is not that of a body "
+                    f"({error}); fit the model anew"
+                ) from None
             model.appendBodyToJoint(parent, inertia, place)
             carriers.append((parent, place))
         return cls(model, friction=friction, armature=armature)

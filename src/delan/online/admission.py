@@ -4,6 +4,7 @@ A model is admitted if it is finite, its inertia is positive definite, its torqu
 limits and it is better on the newest samples than the model in use.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -332,6 +333,17 @@ class Intake:
         self._lost_before = learner.lost
         self._restarts_before = learner.restarts
         self._next_watch = 0
+
+    def start(self, t: float, warn: Callable[[str], None] | None = None) -> None:
+        """Start the learner, at the time t [s] of the loop; `warn` gets what went wrong."""
+        restarts = self.learner.restarts
+        self.learner.start()
+        killed = self.learner.restarts - restarts
+        if killed:
+            text = f"the learner was killed {killed} × before it was ready, and was started again"
+            self.events.append(Event(t, "restart", text))
+            if warn is not None:
+                warn(text)
 
     def take(self, k: int, t: float, schedule: Schedule, *, wait: bool = False) -> None:
         """Collect the verdict on the offered weights in period k, or ask for new ones.

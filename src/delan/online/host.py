@@ -23,9 +23,10 @@ from .broadcast import LEARNING, MODES, Broadcast, Orders, ShownPeriod
 from .channels import Latest
 from .host_process import LEARNED, RATE, LiveSettings, ModelName
 from .learner_process import ProcessLearner
-from .loop import LoopSettings, Observers
+from .loop import LoopSettings
 from .online_run import DisturbedRobot, OnlineRun, feed_forward_for, training_motions
 from .recorder import recording_loss
+from .rig import Observers
 from .session import Session, blueprint_of
 
 TURN_SECONDS = 60.0  # duration of the motions of a turn [s]

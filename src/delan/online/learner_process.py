@@ -7,55 +7,30 @@ run the same `OnlineLearner`.
 
 import multiprocessing
 import os
-import sys
 import threading
 import time
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from ..errors import DelanError
 from ..models.model import Blueprint
 from .channels import Latest, Stream
-from .learner import CHANGED, RETURNED, LearnerSettings, OnlineLearner, sampler_for
-from .process import JOIN_SECONDS, Tie, end_process, leave_core, run_tied
+from .learner import CHANGED, RETURNED
+from .learner_worker import LearnerNote, Place, Task, learn
+from .process import JOIN_SECONDS, Tie, end_process, run_tied
 
 Vector = Float[np.ndarray, " dof"]
 Numbers = Float[np.ndarray, " numbers"]
 
 RING_SECONDS = 60.0  # how long the learner may be busy before rows are lost [s]
 START_SECONDS = 300.0  # how long a learner may take to compile before it counts as failed [s]
-PUBLISH_PERIOD = 0.1  # least time between two sets of weights, and between two notes [s]
-QUIET_SECONDS = 1.0  # a learner that gets no samples for this time rests until there are some [s]
+START_KILLS = 3  # how often it may be killed meanwhile before the run begins without it
 
 
 class LearnerError(DelanError):
     """A learner that did not start."""
-
-
-class LearnerNote(NamedTuple):
-    """The state of a learner.
-
-    Attributes:
-        loss: of its last step.
-        error: nMSE of its best model on held-out samples.
-        samples, steps: samples trained on and steps made.
-        changes, changed: how often the robot changed, and when it last did [s].
-        returns, returned: the same for changes that were undone, or false alarms.
-    """
-
-    loss: float
-    error: float
-    samples: float
-    steps: float
-    changes: float
-    changed: float
-    returns: float = 0.0
-    returned: float = 0.0
 
 
 @runtime_checkable
@@ -81,7 +56,10 @@ class Learner(Protocol):
         ...
 
     def start(self) -> None:
-        """Compile everything; called before the first period."""
+        """Compile everything; called before the first period.
+
+        A learner that is killed meanwhile counts a restart.
+        """
         ...
 
     def give(self, t: float, q: Vector, qd: Vector, tau: Vector) -> None:
@@ -100,24 +78,6 @@ class Learner(Protocol):
         ...
 
     def close(self) -> None: ...
-
-
-@dataclass(frozen=True)
-class Task:
-    """All that a learner must know, as plain values that can be sent to a process."""
-
-    blueprint: Blueprint
-    dt: float
-    settings: LearnerSettings
-    seed: int
-
-    def __post_init__(self) -> None:
-        # Refuses here, not in the learner's process, what cannot be learned online.
-        sampler_for(self.blueprint, self.dt, self.settings)
-
-    def learner(self, life: int = 0) -> OnlineLearner:
-        """Return a new learner; each life has other random weights."""
-        return OnlineLearner(self.blueprint, self.dt, self.settings, seed=self.seed + life)
 
 
 class SteppedLearner:
@@ -236,27 +196,39 @@ class ProcessLearner:
         self._changes += [event for event in sorted(latest) if event not in self._changes]
 
     def start(self) -> None:
+        """Start the process and, if patient, wait until it is ready.
+
+        One that is killed on its way, as the system does where memory is short, is started again.
+        After `START_KILLS` nobody waits for it any longer: the run begins, and `watch` sees to it.
+        """
         if self._process is None:
             self._begin()
-            self._started.wait(START_SECONDS)
-        if self._failure is not None:
-            raise LearnerError(
-                f"the process of the learner could not be started ({self._failure}); "
-                "end other processes"
-            )
-        began = time.monotonic()
-        while self._patient and not self.ready:
-            if not self.alive:
+        killed = 0
+        end = time.monotonic() + START_SECONDS
+        while True:
+            self._started.wait(max(0.0, end - time.monotonic()))
+            if self._failure is not None:
                 raise LearnerError(
-                    "the learner ended before it was ready; its error is above, unless a signal "
-                    "ended it: start the run again"
+                    f"the process of the learner could not be started ({self._failure}); "
+                    "end other processes"
                 )
-            if time.monotonic() - began > START_SECONDS:
+            if not self._patient or self.ready or killed == START_KILLS:
+                return
+            if time.monotonic() > end:
                 raise LearnerError(
                     f"the learner was not ready after {START_SECONDS:.0f} s; "
                     "end other work on this machine"
                 )
+            if not self.alive:
+                self._require_killed()
+                killed += 1
+                self._begin_again()
             time.sleep(0.02)
+
+    def _require_killed(self) -> None:
+        """Raise if the process ended by itself: started again, it would do the same."""
+        if self._process.exitcode is None or self._process.exitcode >= 0:
+            raise LearnerError("the learner ended before it was ready; its error is above")
 
     def give(self, t: float, q: Vector, qd: Vector, tau: Vector) -> None:
         self._rows.write(np.concatenate([[t], q, qd, tau]))
@@ -277,9 +249,7 @@ class ProcessLearner:
         busy = not self._started.is_set()
         if self.alive or busy or self._closing or self._process is None:
             return
-        self.restarts += 1
-        self._process.join(JOIN_SECONDS)  # it is dead: this only removes the zombie
-        self._begin()
+        self._begin_again()
 
     def close(self) -> None:
         self._closing = True
@@ -297,6 +267,12 @@ class ProcessLearner:
             self._process.kill()
         for channel in self._channels:
             channel.remove()
+
+    def _begin_again(self) -> None:
+        """Start a process in place of a dead one, without waiting for it."""
+        self.restarts += 1
+        self._process.join(JOIN_SECONDS)  # it is dead: this only removes the zombie
+        self._begin()
 
     def _begin(self) -> None:
         """Start a process without waiting for it.
@@ -321,128 +297,8 @@ class ProcessLearner:
     def _spawn(self) -> None:
         names = tuple(channel.name for channel in self._channels)
         context = multiprocessing.get_context("spawn")
-        place = _Place(names, self._loop_core, os.getpid(), self.restarts > 0, self._patient)
-        args = (Tie(), _learn, self._task, place)
+        place = Place(names, self._loop_core, os.getpid(), self.restarts > 0, self._patient)
+        args = (Tie(), learn, self._task, place)
         process = context.Process(target=run_tied, args=args, daemon=True)
         process.start()
         self._process = process
-
-
-class _Place(NamedTuple):
-    """Where a learner's process lives.
-
-    Attributes:
-        names: of the channels of rows, weights, notes and lives.
-        loop_core: the core to keep off.
-        parent: process id of the loop.
-        resumed: whether to continue from the last weights.
-        patient: whether the loop waits for the compilation.
-    """
-
-    names: tuple[str, ...]
-    loop_core: int | None
-    parent: int
-    resumed: bool
-    patient: bool
-
-
-def _learn(task: Task, place: _Place) -> None:
-    """Run the process until its parent ends or terminates it."""
-    if not place.patient and sys.platform != "win32":
-        os.nice(2)
-    if place.loop_core is not None:
-        leave_core(place.loop_core)  # before JAX creates its threads
-    flags = os.environ.get("XLA_FLAGS", "")
-    os.environ["XLA_FLAGS"] = flags + " --xla_cpu_multi_thread_eigen=false"
-    _Worker(task, place).work()
-
-
-class _Worker:
-    """The learner inside its process."""
-
-    def __init__(self, task: Task, place: _Place):
-        rows, weights, notes, lives = place.names
-        self._task = task
-        self._parent = place.parent
-        self._rows = Stream.attach(rows)
-        self._weights = Latest.attach(weights)
-        self._notes = Latest.attach(notes)
-        self._lives = Latest.attach(lives)
-        self._life = self._current_life(0)
-        self._changes: list[float] = []  # of earlier lives
-        self._returns: list[float] = []
-        self._learner = task.learner(self._life)
-        self._learner.prepare()
-        if place.resumed:
-            self._resume()
-        self._published = 0.0
-        self._noted = 0.0
-        self._pending = False  # whether there is a better model than the published one
-        self._note()
-
-    def _resume(self) -> None:
-        """Continue from the rows still in the ring and from the last weights."""
-        self._learner.absorb(self._rows.read(again=True))
-        last = self._weights.read()
-        if last is not None and last[0] == self._life and np.isfinite(last).all():
-            with jax.enable_x64(True):
-                self._learner.resume(self._task.blueprint.unpack(jnp.asarray(last[1:])))
-
-    def work(self) -> None:
-        """Learn while the parent is alive."""
-        fed = time.monotonic()
-        while os.getppid() == self._parent:
-            life = self._current_life(self._life)
-            if life != self._life:
-                self._begin(life)
-            rows = self._rows.read()
-            self._learner.absorb(rows)
-            now = time.monotonic()
-            if len(rows):
-                fed = now
-            if now - fed < QUIET_SECONDS:
-                self._pending |= self._learner.improve()
-            if self._pending and time.monotonic() - self._published > PUBLISH_PERIOD:
-                self._publish()
-            if time.monotonic() - self._noted > PUBLISH_PERIOD:
-                self._note()
-            if self._learner.best is None or now - fed >= QUIET_SECONDS:
-                time.sleep(0.005)
-
-    def _begin(self, life: int) -> None:
-        """Forget everything and start with other random weights."""
-        self._life = life
-        self._pending = False
-        self._changes += self._learner.changes
-        self._returns += self._learner.returns
-        self._rows.read()
-        self._learner = self._task.learner(life)
-
-    def _current_life(self, life: int) -> int:
-        row = self._lives.read()
-        return life if row is None else int(row[0])
-
-    def _publish(self) -> None:
-        learner = self._learner
-        assert learner.best is not None  # pending only after an improvement
-        weights = self._task.blueprint.pack(learner.best)
-        self._weights.write(np.concatenate([[self._life], weights]))
-        self._published = time.monotonic()
-        self._pending = False
-
-    def _note(self) -> None:
-        learner = self._learner
-        changes = self._changes + learner.changes
-        returns = self._returns + learner.returns
-        note = LearnerNote(
-            loss=learner.loss,
-            error=learner.error,
-            samples=learner.trained,
-            steps=learner.steps,
-            changes=len(changes),
-            changed=changes[-1] if changes else 0.0,
-            returns=len(returns),
-            returned=returns[-1] if returns else 0.0,
-        )
-        self._notes.write(note)
-        self._noted = time.monotonic()

@@ -5,8 +5,7 @@ while something is computed, the same code waits for results, so that runs are r
 bit for bit.
 """
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 
@@ -15,15 +14,13 @@ from jaxtyping import Float
 
 from ..errors import SettingsError
 from ..joints import JointState, JointTarget, Trajectory
-from ..robots.robot import Robot
 from .admission import Admission, AdmissionSettings, Intake
-from .broadcast import Onlooker, ShownPeriod
+from .broadcast import ShownPeriod
 from .clocks import Clock, Deadlines, SteppedClock, Tick
-from .controller import Compiled, FeedForward, Gains, TrackingController
+from .controller import TrackingController
 from .guard import Guard, GuardSettings
-from .learner_process import Learner
 from .process import no_garbage_collection, stopped_by_signals, workers_follow
-from .recorder import Recorder
+from .rig import Observers, Rig
 from .schedule import Schedule, make_schedule
 from .stats import Ending, Event, Log, LoopProgress, LoopResult, LoopStats
 
@@ -72,69 +69,6 @@ class LoopSettings:
             )
 
 
-@dataclass(frozen=True, eq=False)
-class Rig:
-    """A robot with all that drives it and all that its rows go to.
-
-    Attributes:
-        learner: gets every sample and provides models to `feed_forward`, which must be `Compiled`
-            of its blueprint. The loop starts it and does not close it.
-        recorder: gets every row; its format has the `row_layout` of the robot.
-    """
-
-    robot: Robot
-    gains: Gains
-    feed_forward: FeedForward
-    learner: Learner | None = None
-    recorder: Recorder | None = None
-
-    @property
-    def compiled(self) -> Compiled | None:
-        """The feed-forward torque, if it comes from weights that can be swapped."""
-        return self.feed_forward if isinstance(self.feed_forward, Compiled) else None
-
-    def require_matching(self, settings: LoopSettings) -> None:
-        """Raise if the parts belong to another robot, rate or model."""
-        robot = self.robot
-        if abs(robot.dt * settings.rate - 1) > 1e-6:
-            raise SettingsError(
-                f"the loop runs at {settings.rate:g} Hz and the robot at {1 / robot.dt:g} Hz; "
-                "give the robot the period dt = 1 / rate, or the loop the robot's rate"
-            )
-        dofs = {"gains": self.gains.dof, "feed-forward": self.feed_forward.joints.dof}
-        for name, dof in dofs.items():
-            if dof != robot.joints.dof:
-                raise SettingsError(
-                    f"the {name} are for {dof} joints and the robot has {robot.joints.dof}; "
-                    "give those of this robot"
-                )
-        if self.learner is None or not settings.training:
-            return
-        if self.compiled is None or self.compiled.blueprint != self.learner.blueprint:
-            raise SettingsError(
-                "a learner needs a feed-forward that can take its models: "
-                "give `Compiled(learner.blueprint)`"
-            )
-
-
-@dataclass(frozen=True, eq=False)
-class Observers:
-    """Those who follow a run from outside.
-
-    Attributes:
-        progress: called now and then from inside the loop; must be short.
-        onlooker: sees every period; it may set `stop`.
-        stop: ends the run early when set; the robot is braked first.
-        warn: called at once, from another thread, with a sentence on what failed beside the loop,
-            such as the recording.
-    """
-
-    progress: Callable[[LoopProgress], None] | None = None
-    onlooker: Onlooker | None = None
-    stop: threading.Event = field(default_factory=threading.Event)
-    warn: Callable[[str], None] | None = None
-
-
 def run_loop(
     rig: Rig,
     reference: Trajectory | Sequence[Trajectory],
@@ -156,7 +90,7 @@ def run_loop(
     settings = settings or LoopSettings()
     observers = observers or Observers()
     robot = rig.robot
-    rig.require_matching(settings)
+    rig.require_matching(settings.rate, training=settings.training)
     here = None if start is None else start.q
     schedule = make_schedule(reference, robot.limits, robot.dt, start=here)
     first = schedule.target(0)
@@ -165,8 +99,8 @@ def run_loop(
     if settings.training and rig.learner is not None and rig.compiled is not None:
         admission = Admission(rig.compiled, robot.limits, robot.dt, settings.admission)
         admission.prepare()
-        rig.learner.start()
         intake = Intake(rig.learner, admission, robot.dt)
+        intake.start(0.0 if start is None else start.t, observers.warn)
     if start is None:
         start = robot.reset(first.q_des, first.qd_des)
     run = _Run(rig, schedule, intake, settings, start, observers)

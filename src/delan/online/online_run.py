@@ -24,7 +24,8 @@ from ..robots.mujoco_robot import MujocoRobot
 from ..robots.robot import Robot, low_gains, safe_torque
 from .controller import Direct, FeedForward
 from .learner import LearnerSettings
-from .loop import LoopSettings, Observers
+from .loop import LoopSettings
+from .rig import Observers
 from .session import (
     OnlineOutcome,
     SessionSettings,

@@ -27,10 +27,12 @@ from ..solvers.plan import SMALL_DOF, SMALL_WIDTH
 from .clocks import SteppedClock, WallClock
 from .controller import Compiled, FeedForward, NoFeedForward, feed_forward_of
 from .learner import LearnerSettings
-from .learner_process import ProcessLearner, SteppedLearner, Task
-from .loop import LoopSettings, Observers, Rig, run_loop
+from .learner_process import ProcessLearner, SteppedLearner
+from .learner_worker import Task
+from .loop import LoopSettings, run_loop
 from .process import Granted, kept_awake, raise_priority
 from .recorder import Recorder, RecordingFormat
+from .rig import Observers, Rig
 from .stats import LoopResult, LoopStats, Tracking, finite, row_layout
 
 # The models that can be learned online, by name.

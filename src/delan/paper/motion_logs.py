@@ -14,7 +14,8 @@ from ..motions.cosines import cosines
 from ..motions.letters import LETTERS
 from ..online.clocks import SteppedClock
 from ..online.controller import Direct
-from ..online.loop import Rig, run_loop
+from ..online.loop import run_loop
+from ..online.rig import Rig
 from ..robots.arms import TWO_LINK, WRITING, letter_motion
 from ..robots.cable_drive import CableDrivenRobot
 from ..robots.description import Arm

@@ -1,0 +1,135 @@
+"""Whether learned models move like their robots: logs replayed with `delan simulate`.
+
+    python -m benchmarks.replays [--data FOLDER] [CASE …]
+
+Each case of `choice_cases.py` is fitted by the command and replayed on its unseen motion: open loop
+from recorded states, and closed loop where the log's controller is known. The WAM is replayed by
+the arm of classical identification as well, which knows the kinematics and has Coulomb and viscous
+friction. Writes to `benchmarks/results/replays.json`, case by case.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from delan.identification.identify import IdentifySettings, identify
+from delan.learning.scores import evaluate
+from delan.logs.preparation import PreparationSettings, prepare
+from delan.logs.reading import read_log
+from delan.models.geometry import model_of
+from delan.robots.arms import WAM7_ANALYTIC
+from delan.robots.robot import Gains
+from delan.simulation.replay import replay
+
+from .choice_cases import CASES
+from .choices import Failure, run_fit, write_rows
+from .results import read_results, write_results
+
+NAME = "replays"
+
+
+@dataclass(frozen=True)
+class ReplayedCase:
+    """A case, and the gains of the controller that drove the robot, where they are known."""
+
+    kp: tuple[float, ...] | None = None
+    kd: tuple[float, ...] | None = None
+
+    @property
+    def options(self) -> list[str]:
+        """The gains as options of the command."""
+        if self.kp is None or self.kd is None:
+            return []
+        return ["--kp", ",".join(map(str, self.kp)), "--kd", ",".join(map(str, self.kd))]
+
+
+REPLAYED = {
+    "wam_4runs": ReplayedCase(
+        kp=(200, 300, 100, 100, 10, 10, 2.5), kd=(7, 15, 5, 2.5, 0.3, 0.3, 0.05)
+    ),
+    "panda_first75": ReplayedCase(),
+    "ur3_1to2": ReplayedCase(),
+    "pendulum_012to45": ReplayedCase(),
+    "z1_first75": ReplayedCase(kp=(80, 120, 120, 80, 80, 80), kd=(2.5,) * 6),
+    "go2_leg0": ReplayedCase(kp=(20, 20, 40), kd=(1, 1, 2)),
+}
+
+
+def measure(name: str, data: Path) -> dict[str, Any]:
+    """Fit a case and replay its unseen motion; return errors by horizon and of the closed loop."""
+    known, unseen = CASES[name].build(data)
+    with tempfile.TemporaryDirectory() as folder:
+        log = write_rows(Path(folder) / "known.npz", known)
+        test = write_rows(Path(folder) / "unseen.npz", unseen)
+        fit = run_fit(log, ["--model", "chain", *getattr(CASES[name], "options", ())])
+        if isinstance(fit, Failure):
+            raise SystemExit(f"{name}: {fit.failed}")
+        command = [sys.executable, "-m", "delan.cli.main", "simulate"]
+        command += [str(log.with_suffix(".delan")), "--log", str(test), "--json"]
+        ran = subprocess.run(
+            [*command, *REPLAYED[name].options], capture_output=True, text=True, check=True
+        )
+        replayed = json.loads(ran.stdout)
+        result = {key: replayed[key] for key in ("open_loop", "closed_loop")}
+        if name == "wam_4runs":
+            result["identified"] = _identified(log, test, REPLAYED[name])
+    return result
+
+
+def _identified(log: Path, test: Path, case: ReplayedCase) -> dict[str, Any]:
+    """The arm of classical identification with known kinematics, replayed likewise."""
+    settings = PreparationSettings(cutoff=5.0)
+    body = identify(
+        prepare(read_log(log), settings),
+        WAM7_ANALYTIC.urdf(),
+        IdentifySettings(friction=("coulomb", "viscous", "offset")),
+    ).model
+    gains = Gains(np.array(case.kp), np.array(case.kd))
+    model = model_of(body)
+    replayed = replay(model, read_log(test), gains=gains).as_dict()
+    accelerations = evaluate(model, prepare(read_log(test), settings), rollouts=False).acceleration
+    assert accelerations is not None
+    return replayed | {"acceleration_nmse": list(accelerations.nmse)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(REPLAYED))
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    options = parser.parse_args()
+    if not options.data.is_dir():
+        raise SystemExit(
+            f"there is no folder {options.data}; give the folder of the logs with --data"
+        )
+    results = read_results(NAME)
+    cases = results.get("cases", {})
+    for name in options.cases or REPLAYED:
+        cases[name] = measure(name, options.data)
+        _show(name, cases[name])
+        write_results(NAME, {"cases": cases})
+
+
+def _show(name: str, result: dict[str, Any]) -> None:
+    ratios = []
+    for horizon, error in result["open_loop"].items():
+        known = [ratio for ratio in error["over_hold"] if ratio is not None]
+        ratios.append(f"{horizon} s {median(known):.2f}" if known else f"{horizon} s –")
+    line = f"{name}: median joint over a robot that holds its speed: {', '.join(ratios)}"
+    if result["closed_loop"] is not None:
+        line += f"; closed loop, worst joint {1000 * max(result['closed_loop']['rmse']):.1f} mrad"
+    if "identified" in result:
+        worst = 1000 * max(result["identified"]["closed_loop"]["rmse"])
+        line += f" (identified arm {worst:.1f} mrad)"
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""The command `delan simulate`: replay a log with a model and tell how far the two stray apart."""
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from ..errors import SettingsError
+from .app import JsonOption, ModelArgument, app, command, plain, say, say_if_excerpt
+from .log_options import name_of, takes_log_options, with_kinds_of
+
+if TYPE_CHECKING:
+    from ..robots.robot import Gains
+    from ..simulation.replay import LogReplay
+
+
+@app.command()
+@command
+@takes_log_options
+def simulate(
+    model: ModelArgument,
+    log: Annotated[
+        list[Path],
+        typer.Option(
+            "--log", help="Log of motion that the model was not trained on; may be repeated."
+        ),
+    ],
+    kp: Annotated[
+        str | None,
+        typer.Option(
+            metavar="K,…",
+            help="Stiffness of the log's controller, for a closed loop: one number for all joints "
+            "or one for each [N m/rad or N/m].",
+        ),
+    ] = None,
+    kd: Annotated[
+        str | None,
+        typer.Option(metavar="K,…", help="Damping of the log's controller [N m s/rad or N s/m]."),
+    ] = None,
+    urdf: Annotated[
+        Path | None, typer.Option(help="URDF of the robot, replayed beside the model.")
+    ] = None,
+    windows: Annotated[
+        int, typer.Option(min=1, help="Starts of open-loop simulations, spread over the log.")
+    ] = 40,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw recorded and simulated motion to this PNG or SVG.")
+    ] = None,
+    as_json: JsonOption = False,
+    *,
+    log_options: Any,
+) -> None:
+    """LogReplay a log with a model: does it move like the robot?
+
+    Open loop, the recorded torques drive the model from recorded states; the error of its positions
+    is told after 0.1, 0.5, 1 and 2 s, also relative to a robot that holds its speed. With --kp and
+    --kd, the controller of the log drives it over the whole log.
+    """
+    from ..logs.reading import read_log
+    from ..simulation.replay import ReplaySettings, replay
+    from ..storage import read_model
+
+    began = time.perf_counter()
+    learned = read_model(model).model
+    recording = with_kinds_of(learned.joints, read_log(list(log), log_options))
+    say_if_excerpt(recording, name_of(log))
+    settings = ReplaySettings(windows=windows)
+    gains = _gains(kp, kd, learned.joints.dof)
+    say("simulating from recorded states")
+    replays = {"model": replay(learned, recording, settings, gains=gains)}
+    if urdf is not None:
+        from ..models.geometry import model_of
+        from ..models.rigid_body import RigidBody
+
+        say(f"simulating {urdf.name}")
+        known = model_of(RigidBody.from_urdf(urdf))
+        replays["urdf"] = replay(known, recording, settings, gains=gains)
+    if plot is not None:
+        from ..report.replay_picture import draw_replay
+        from ..storage import write_whole
+
+        figure = draw_replay(replays["model"])
+        form = plot.suffix.removeprefix(".") or "png"
+        write_whole(plot, lambda file: figure.savefig(file, format=form, dpi=110))
+        say(f"drawn to {plot}")
+    if as_json:
+        payload = replays["model"].as_dict() | {
+            "model": str(model),
+            "log": name_of(log),
+            "joints": list(learned.joints.names),
+            "seconds": time.perf_counter() - began,
+        }
+        if "urdf" in replays:
+            payload["urdf"] = replays["urdf"].as_dict()
+        typer.echo(json.dumps(plain(payload)))
+        return
+    for name, each in replays.items():
+        _show(each, f"{model.name if name == 'model' else urdf} on {name_of(log)}")
+
+
+def _gains(kp: str | None, kd: str | None, dof: int) -> "Gains | None":
+    """Return the gains that were typed; both are needed for a closed loop."""
+    if kp is None and kd is None:
+        return None
+    if kp is None or kd is None:
+        raise SettingsError("a closed loop needs both --kp and --kd of the log's controller")
+    from ..robots.robot import Gains
+
+    return Gains(_per_joint("--kp", kp, dof), _per_joint("--kd", kd, dof))
+
+
+def _per_joint(option: str, text: str, dof: int) -> Any:
+    import numpy as np
+
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        raise SettingsError(
+            f"{option} is one number or one a joint, such as 200,300,100, got {text!r}"
+        ) from None
+    if len(numbers) == 1:
+        numbers *= dof
+    return np.array(numbers)
+
+
+def _show(replayed: "LogReplay", title: str) -> None:
+    """Print the errors of each joint, a column for each horizon."""
+    table = Table(title=f"Position error of {title}", title_justify="left")
+    table.add_column("joint", no_wrap=True)
+    for horizon in replayed.open_loop:
+        table.add_column(f"{horizon:g} s", justify="right")
+    if replayed.closed_loop is not None:
+        table.add_column("closed loop", justify="right")
+    for joint, name in enumerate(replayed.joints.names):
+        cells = []
+        for error in replayed.open_loop.values():
+            cells.append(f"{1000 * error.rmse[joint]:.1f} ({error.over_hold[joint]:.2f})")
+        if replayed.closed_loop is not None:
+            cells.append(f"{1000 * replayed.closed_loop.rmse[joint]:.1f}")
+        table.add_row(name, *cells)
+    Console().print(table)
+    typer.echo(
+        "In mrad or mm; in brackets over the error of a robot that holds the speed of the start."
+    )

@@ -1,0 +1,297 @@
+"""Replays of a log: how far a simulated robot strays from the recorded one.
+
+Open loop, the model starts from a recorded state and is driven by the recorded torques; the error
+of its positions after some horizons is compared with that of a robot which holds its speed. Closed
+loop, the controller of the log drives the model over the whole log. With its gains, its torque on
+the simulated robot is τ + Kp (q − q_sim) + Kd (q̇ − q̇_sim), where τ, q and q̇ are recorded: desired
+motion and feed-forward torque cancel out, and need not be known.
+"""
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from scipy.interpolate import interp1d
+
+from ..errors import DataError, SettingsError
+from ..joints import Dataset, Joints, Recording, evenly_spaced
+from ..logs.preparation import (
+    PreparationSettings,
+    at_one_rate,
+    prepare,
+    scoring_bandwidth,
+)
+from ..logs.segments import usual_step
+from ..models.dynamics import in_precision, require_same_joints
+from ..models.friction import FrictionState
+from ..models.model import Model, without_trust
+from ..robots.robot import Gains
+from .stepper import Drive, MovingState, at_rest, driven, require_simulable
+
+Rows = Float[np.ndarray, "time dof"]
+
+# Horizons at which the error of an open-loop replay is stated [s].
+HORIZONS = (0.1, 0.5, 1.0, 2.0)
+# A log is sampled at most this far apart for a simulation [s]; slower logs are stepped in between.
+LONGEST_STEP = 2e-3
+# Rows without which a trajectory has no motion to compare.
+FEWEST_ROWS = 10
+
+
+@dataclass(frozen=True)
+class ReplaySettings:
+    """How a log is replayed.
+
+    Attributes:
+        horizons: times after the start of a window at which errors are stated [s].
+        windows: number of starts, evenly spaced over the log.
+        bandwidth: cut-off of the zero-phase low-pass over recorded positions and velocities [Hz];
+            None takes that of the scores.
+    """
+
+    horizons: tuple[float, ...] = HORIZONS
+    windows: int = 40
+    bandwidth: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.horizons or min(self.horizons) <= 0:
+            raise SettingsError(f"horizons must be positive, got {self.horizons}")
+        if self.windows < 1:
+            raise SettingsError(f"windows must be at least 1, got {self.windows}")
+
+
+@dataclass(frozen=True)
+class HorizonError:
+    """Errors of positions at a horizon, per joint.
+
+    Attributes:
+        rmse: root mean square over the windows [rad or m].
+        over_hold: the same over the error of a robot that holds the speed of the start.
+        windows: number of windows that reach this far.
+    """
+
+    rmse: tuple[float, ...]
+    over_hold: tuple[float, ...]
+    windows: int
+
+
+@dataclass(frozen=True)
+class ClosedLoopError:
+    """Errors of positions under the controller of the log, per joint [rad or m]."""
+
+    rmse: tuple[float, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class LogReplay:
+    """A log replayed by a model.
+
+    Attributes:
+        open_loop: errors by horizon [s].
+        closed_loop: None for a log without a controller.
+        starts: times of the starts of the windows [s].
+        paths, recorded: positions of every window and those of the log, one row a time step; NaN
+            beyond the end of the log.
+        step: the time between two rows of them [s].
+    """
+
+    joints: Joints
+    open_loop: dict[float, HorizonError]
+    closed_loop: ClosedLoopError | None
+    starts: Float[np.ndarray, " windows"]
+    paths: Float[np.ndarray, "windows time dof"]
+    recorded: Float[np.ndarray, "windows time dof"]
+    step: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain numbers for JSON."""
+        closed = None
+        if self.closed_loop is not None:
+            closed = asdict(self.closed_loop)
+        return {
+            "open_loop": {f"{at:g}": asdict(error) for at, error in self.open_loop.items()},
+            "closed_loop": closed,
+        }
+
+
+class _Windows(NamedTuple):
+    """Starts of an open-loop replay, with the torques and positions that follow each."""
+
+    t: np.ndarray
+    state: MovingState
+    tau: np.ndarray
+    recorded: np.ndarray
+
+
+def replay(
+    model: Any,
+    recording: Recording,
+    settings: ReplaySettings | None = None,
+    *,
+    gains: Gains | None = None,
+) -> LogReplay:
+    """LogReplay a log open loop and, with the gains of its controller, closed loop."""
+    settings = settings or ReplaySettings()
+    require_simulable(model)
+    model = without_trust(model)
+    with jax.enable_x64(True):
+        model = in_precision(model)
+        dataset = recorded_motion(recording, settings)
+        require_same_joints(model.joints, dataset)
+        dt = usual_step(dataset.t)
+        windows = _windows(model, dataset, settings, dt)
+        paths = _driven(model, windows, dt)
+        closed = None
+        if gains is not None:
+            closed = _closed_loop(model, recording, gains)
+    errors = {}
+    for horizon in settings.horizons:
+        errors[horizon] = _error_at(horizon, dt, windows, paths)
+    return LogReplay(model.joints, errors, closed, windows.t, paths, windows.recorded, dt)
+
+
+def recorded_motion(recording: Recording, settings: ReplaySettings) -> Dataset:
+    """Return the motion of a log as a simulation is compared with it: every row, low-passed.
+
+    Its torques are those of the log, not low-passed: the robot itself filters them.
+    """
+    bandwidth = settings.bandwidth
+    if bandwidth is None:
+        bandwidth = scoring_bandwidth(1 / usual_step(recording.t))
+    filtered = PreparationSettings(cutoff=bandwidth, every=1)
+    torques = prepare(recording, filtered.unfiltered).tau
+    return replace(prepare(recording, filtered), tau=torques)
+
+
+def _windows(model: Model, dataset: Dataset, settings: ReplaySettings, dt: float) -> _Windows:
+    """Starts evenly spaced over the log, each with as much motion after it as the log has."""
+    length = round(max(settings.horizons) / dt)
+    least = round(min(settings.horizons) / dt)
+    starts = []
+    ends = []
+    for label in dataset.trajectories:
+        rows = np.flatnonzero(dataset.trajectory == label)
+        usable = rows[: max(0, len(rows) - least)]
+        if dataset.counted is not None:
+            # At the ends of a motion the filter leaves no state to start from.
+            usable = usable[dataset.counted[usable]]
+        starts.extend(usable.tolist())
+        ends.extend([int(rows[-1])] * len(usable))
+    if not starts:
+        raise DataError(
+            dataset.source,
+            f"has no motion of {min(settings.horizons):g} s without a break; give a longer log",
+        )
+    # Whole windows are preferred; where the log is short, its windows are as well.
+    whole = [k for k, start in enumerate(starts) if ends[k] - start >= length]
+    chosen = np.array(whole or range(len(starts)))
+    chosen = chosen[evenly_spaced(len(chosen), settings.windows)]
+    first = np.array(starts)[chosen]
+    last = np.array(ends)[chosen]
+    rows = first[:, None] + np.arange(length + 1)
+    inside = rows <= last[:, None]
+    rows = np.minimum(rows, last[:, None])
+    tau = dataset.tau[rows]
+    recorded = np.where(inside[..., None], dataset.q[rows], np.nan)
+    state = MovingState(dataset.q[first], dataset.qd[first], memory_along(model, dataset, first))
+    # The torque of a step is that of its middle.
+    return _Windows(dataset.t[first], state, (tau[:, :-1] + tau[:, 1:]) / 2, recorded[:, 1:])
+
+
+def memory_along(model: Model, dataset: Dataset, rows: np.ndarray) -> FrictionState | None:
+    """Return the memory of friction at some rows of a log; None without memory."""
+    if not model.promises.memory:
+        return None
+    assert model.friction is not None
+    radii = np.array(model.friction.settings.stops)
+    stretched = np.zeros((len(rows), len(radii), len(model.friction.motors)))
+    for label in dataset.trajectories:
+        inside = np.flatnonzero(dataset.trajectory == label)
+        along = np.asarray(model.friction.remember(dataset.q[inside])) * radii[:, None]
+        here = np.isin(rows, inside)
+        stretched[here] = along[rows[here] - inside[0]]
+    return FrictionState(dataset.q[rows] @ model.friction.transmission.T, stretched)
+
+
+def _driven(model: Model, windows: _Windows, dt: float) -> np.ndarray:
+    """Return the positions of every window after each step."""
+    count = max(1, int(np.ceil(dt / LONGEST_STEP - 1e-9)))
+    drives = Drive.held(jnp.asarray(np.repeat(windows.tau, count, axis=1)))
+    state = jax.tree.map(jnp.asarray, windows.state)
+    moved = _all_driven(model, state, drives, jnp.asarray(dt / count))
+    return np.asarray(moved.q)[:, count - 1 :: count]
+
+
+@eqx.filter_jit
+def _all_driven(
+    model: Model, state: MovingState, drives: Drive, dt: Float[Array, ""]
+) -> MovingState:
+    return jax.vmap(lambda state, drives: driven(model, state, drives, dt))(state, drives)
+
+
+def _error_at(horizon: float, dt: float, windows: _Windows, paths: np.ndarray) -> HorizonError:
+    at = round(horizon / dt) - 1
+    recorded = windows.recorded[:, at]
+    reached = np.isfinite(recorded).all(axis=1)
+    held = windows.state.q + windows.state.qd * horizon
+    error = _rms(paths[reached, at] - recorded[reached])
+    hold = _rms(held[reached] - recorded[reached])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        over = error / hold
+    return HorizonError(tuple(error.tolist()), tuple(over.tolist()), int(reached.sum()))
+
+
+def _rms(errors: np.ndarray) -> np.ndarray:
+    if not len(errors):
+        return np.full(errors.shape[1], np.nan)
+    return np.sqrt(np.mean(errors**2, axis=0))
+
+
+def _closed_loop(model: Model, recording: Recording, gains: Gains) -> ClosedLoopError:
+    """The error over every whole trajectory of the log, each from its first state."""
+    if gains.dof != recording.joints.dof:
+        raise SettingsError(
+            f"got gains for {gains.dof} joints, but the log has {recording.joints.dof}; give one "
+            "number for each joint"
+        )
+    squares = []
+    seconds = 0.0
+    for label in np.unique(recording.trajectory):
+        part = at_one_rate(recording.rows(recording.trajectory == label))
+        if len(part.t) < FEWEST_ROWS:
+            continue
+        squares.append((_controlled(model, part, gains) - part.q) ** 2)
+        seconds += float(part.t[-1] - part.t[0])
+    if not squares:
+        raise DataError(recording.source, "has no trajectory long enough for a closed loop")
+    rmse = np.sqrt(np.concatenate(squares).mean(axis=0))
+    return ClosedLoopError(tuple(rmse.tolist()), seconds)
+
+
+def _controlled(model: Model, part: Recording, gains: Gains) -> Rows:
+    """The simulated positions at the times of a trajectory, under its controller."""
+    dt = usual_step(part.t)
+    qd = part.qd
+    if qd is None:
+        qd = np.gradient(part.q, dt, axis=0)
+    count = max(1, int(np.ceil(dt / LONGEST_STEP - 1e-9)))
+    rows = len(part.t)
+    # Steps are padded to a power of two, so that logs of many lengths share a compiled program.
+    steps = 1 << (count * (rows - 1) - 1).bit_length()
+    at = np.minimum(np.arange(1, steps + 1) / count, rows - 1)
+
+    def between(column: np.ndarray) -> Array:
+        return jnp.asarray(interp1d(np.arange(rows), column, axis=0)(at))
+
+    stiffness = jnp.broadcast_to(jnp.asarray(gains.stiffness), (steps, gains.dof))
+    damping = jnp.broadcast_to(jnp.asarray(gains.damping), (steps, gains.dof))
+    drives = Drive(between(part.tau), stiffness, damping, between(part.q), between(qd))
+    start = at_rest(model, jnp.asarray(part.q[0]))._replace(qd=jnp.asarray(qd[0]))
+    moved = driven(model, start, drives, jnp.asarray(dt / count))
+    later = np.asarray(moved.q)[count - 1 :: count][: rows - 1]
+    return np.concatenate([part.q[:1], later])
