@@ -19,7 +19,7 @@ from benchmarks.results import write_results
 from delan import storage
 from delan.cli.log_options import read_for_model
 from delan.deploy.simulator import load
-from delan.deploy.simulator_files import export_simulator
+from delan.deploy.simulator_files import export_simulator, recorded_limits, robot_text
 from delan.identification.rigid_refit import states_of
 from delan.logs.options import LogOptions
 from delan.models.friction import Friction, FrictionSettings, MotorPair
@@ -45,7 +45,7 @@ def simulated_wam() -> Model:
     return Model(from_rigid_body(body), Friction.of(body.joints, settings, sizes))
 
 
-def parity(model: Model, arm: Model, folders: dict[str, Path]) -> dict[str, float]:
+def parity(model: Model, arm: Model, folder: Path, urdf_text: str) -> dict[str, float]:
     """Return errors of torque and acceleration over the spread of the learned ones."""
     motion = states_of(model, seed=3)
     rows = motion.rows(np.arange(100))
@@ -58,11 +58,11 @@ def parity(model: Model, arm: Model, folders: dict[str, Path]) -> dict[str, floa
     rigid = rigid_torques(Model(arm.mechanics), rows) + rotors
     full = drive_torques(arm, rows)
     mj.set_mjcb_passive(None)
-    plain = mj.MjModel.from_xml_path(str(next(folders["mjcf"].glob("*.xml"))))
+    plain = mj.MjModel.from_xml_path(str(folder / "robot.xml"))
     for name in ("dof_damping", "dof_frictionloss", "tendon_damping", "tendon_frictionloss"):
         getattr(plain, name)[:] = 0
     # The ranges of the data are stops, which are no part of the comparison.
-    learned = load.load(folders["mjcf"])
+    learned = load.load(folder)
     for each in (plain, learned):
         each.opt.disableflags |= int(mj.mjtDisableBit.mjDSBL_LIMIT)
     found = []
@@ -77,11 +77,12 @@ def parity(model: Model, arm: Model, folders: dict[str, Path]) -> dict[str, floa
         data.qfrc_applied[:] = tau
         mj.mj_forward(plain, data)
         accelerations.append(data.qacc.copy())
-    urdf = RigidBody.from_urdf(next(folders["urdf"].glob("*.urdf")))
+    urdf = RigidBody.from_urdf(urdf_text)
     # A URDF has no rotors.
     links = rigid - rotors - rows.qdd * np.asarray(arm.chain.armature)  # pyright: ignore
     columns = [urdf.joints.names.index(name) for name in arm.joints.names]
-    read = urdf.rows(rows.q[:, columns], rows.qd[:, columns], rows.qdd[:, columns])
+    motions = (np.asarray(part)[:, columns] for part in (rows.q, rows.qd, rows.qdd))
+    read = urdf.rows(*motions)
     pinocchio = (read.inertial + read.coriolis + read.gravity)[:, columns]
     gravity = float(np.linalg.norm(arm.chain.gravity)) / 9.81  # pyright: ignore
     pinocchio = pinocchio + (gravity - 1) * read.gravity[:, columns]
@@ -108,13 +109,11 @@ def _error(found: Any, wanted: Any) -> float:
 def examine(model: Model, log: Any = None) -> dict[str, Any]:
     """Export a model in both formats and compare them with it."""
     with tempfile.TemporaryDirectory() as temporary, jax.enable_x64(True):
-        folders = {}
-        refit = None
-        for kind in ("mjcf", "urdf"):
-            folders[kind] = Path(temporary) / kind
-            refit = export_simulator(model, folders[kind], kind, "robot", log=log).refit
-        assert refit is not None
-        facts = parity(model, refit.model, folders)
+        folder = Path(temporary)
+        refit = export_simulator(model, folder, "mjcf", "robot", log=log).refit
+        # The same text as that of an export, without another refit.
+        urdf = robot_text(refit.model, "urdf", "robot", recorded_limits(model, log))
+        facts = parity(model, refit.model, folder, urdf)
     facts |= {"stretch": refit.stretch, "rigid_nmse": float(np.mean(refit.nmse))}
     if refit.log_nmse is not None:
         facts["log_nmse_rigid"] = float(np.mean(refit.log_nmse.rigid))
@@ -129,6 +128,7 @@ def main() -> None:
     asked = parser.parse_args()
     results = {"simulated WAM": examine(simulated_wam())}
     print(results, flush=True)
+    write_results("simulators", results)
     for index, path in enumerate(asked.models):
         with jax.enable_x64(True):
             stored = storage.read_model(path)
@@ -137,7 +137,7 @@ def main() -> None:
             _, log = read_for_model(path, stored, [asked.logs[index]], LogOptions())
         results[path.stem] = examine(stored.model, log)
         print(path.stem, results[path.stem], flush=True)
-    write_results("simulators", results)
+        write_results("simulators", results)
 
 
 if __name__ == "__main__":

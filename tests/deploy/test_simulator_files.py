@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,14 +24,14 @@ from delan.identification.physical_links import is_physical
 from delan.identification.rigid_refit import rigid_refit
 from delan.joints import Joints
 from delan.models.friction import Friction
-from delan.models.geometry import from_rigid_body, to_rigid_body
+from delan.models.geometry import chain_of, from_rigid_body, to_rigid_body
 from delan.models.model import Model
 from delan.models.rigid_body import RigidBody
 from delan.robots.arms import TWO_LINK
 from delan.robots.description import Arm
 from tests.support.members import network
 
-mujoco = _mujoco  # type: ignore[assignment]
+mujoco: Any = _mujoco
 
 
 @pytest.fixture(autouse=True)
@@ -46,9 +47,9 @@ def two_link(friction: Friction | None = None) -> Model:
 
 def bent(model: Model, size: float = 0.03) -> Model:
     """The model with frames that are no rotations."""
-    turn = model.chain.turn
+    turn = chain_of(model).turn
     noise = size * np.random.default_rng(1).normal(size=turn.shape)
-    chain = jax.tree.map(lambda leaf: leaf, model.chain)
+    chain = jax.tree.map(lambda leaf: leaf, chain_of(model))
     object.__setattr__(chain, "turn", turn + jnp.asarray(noise))
     return model.with_mechanics(chain)
 
@@ -100,7 +101,7 @@ def test_the_implicit_step_is_the_forward_model_for_small_steps_and_equal_in_jax
     with jax.enable_x64(True):
         mass = np.asarray(model.mass_matrix(jnp.asarray(q)))
         still = jnp.zeros(7)
-        bias = np.asarray(model.chain.inverse_dynamics(jnp.asarray(q), jnp.asarray(qd), still))
+        bias = np.asarray(chain_of(model).inverse_dynamics(jnp.asarray(q), jnp.asarray(qd), still))
         wanted = model.forward_dynamics(*map(jnp.asarray, (q, qd, tau)), memory=memory.stretch)
         step = law.Step(mass, bias, qd, tau, 1e-7)
         found = np.linalg.solve(mass, tau - bias - law.implicit_friction(drives, step, memory))
@@ -132,7 +133,7 @@ def test_memory_is_kept_in_the_user_data_as_the_model_keeps_it(tmp_path):
 
 def test_names_are_escaped_and_the_folder_runs_without_delan(tmp_path):
     names = ('a"/><body', "b --> &amp; '''")
-    chain = two_link().chain
+    chain = chain_of(two_link())
     object.__setattr__(chain, "joints", Joints(names, chain.joints.kinds))
     path = tmp_path / "arm.delan"
     storage.save(Model(chain), path)
