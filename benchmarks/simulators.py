@@ -27,18 +27,19 @@ from delan.models.geometry import from_rigid_body
 from delan.models.model import Model
 from delan.models.rigid_body import RigidBody
 from delan.robots.arms import WAM7
+from delan.robots.description import Arm
 from delan.solvers.linearised import drive_torques, rigid_torques
 from delan.solvers.loss import Samples
 
 mj: Any = mujoco
 
 
-def simulated_wam() -> Model:
-    """Return the WAM of the package, with friction of every kind."""
-    body = RigidBody.from_urdf(WAM7.urdf())
+def simulated(arm: Arm) -> Model:
+    """Return an arm of the package with friction of every kind."""
+    body = RigidBody.from_urdf(arm.urdf())
     settings = FrictionSettings(
         ("armature", "viscous", "asymmetric", "stribeck", "offset", "load", "stops"),
-        pairs=(MotorPair(4, 5, -1.0),),
+        pairs=(MotorPair(arm.joints.dof - 2, arm.joints.dof - 1, -1.0),),
     )
     shape = Friction(body.joints, settings).weights.value.shape
     sizes = np.random.default_rng(0).uniform(0.02, 0.2, shape)
@@ -126,7 +127,7 @@ def main() -> None:
     parser.add_argument("models", nargs="*", type=Path)
     parser.add_argument("--logs", nargs="*", type=Path, default=[])
     asked = parser.parse_args()
-    results = {"simulated WAM": examine(simulated_wam())}
+    results = {"simulated WAM": examine(simulated(WAM7))}
     print(results, flush=True)
     write_results("simulators", results)
     for index, path in enumerate(asked.models):

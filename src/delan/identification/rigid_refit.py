@@ -244,7 +244,7 @@ class _Arm(NamedTuple):
             np.log(self.rotors) + rotors,
             Rotation.from_rotvec(gravity).as_matrix() @ self.frames.gravity,
         ]
-        return np.concatenate([part.ravel() for part in weights])
+        return np.concatenate([np.asarray(part).ravel() for part in weights])
 
     def slopes(self, numbers: Numbers) -> Float[np.ndarray, "weights numbers"]:
         """Return the slopes of the weights."""
@@ -257,7 +257,7 @@ class _Arm(NamedTuple):
             blocks.append(slopes.reshape(10, 16).T)
         blocks.append(np.eye(len(rotors)))
         blocks.append(_turn_slopes(gravity, self.frames.gravity).T)
-        return block_diag(*blocks)
+        return np.asarray(block_diag(*blocks))
 
     def at(self, numbers: Numbers) -> LagrangianChain:
         flat = FlatModel.of(self.chain)._replace(weights=self.weights(numbers))

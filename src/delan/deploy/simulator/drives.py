@@ -71,7 +71,7 @@ class Step(NamedTuple):
     bias: Any
     v: Any
     tau: Any
-    dt: float
+    dt: Any
 
 
 def read_drives(path: str | Path) -> Drives:
@@ -107,7 +107,7 @@ class _Curve(NamedTuple):
     slope: Any
 
 
-def _curve(drives: Drives, u: Any, stretch: Any, dt: float) -> _Curve:
+def _curve(drives: Drives, u: Any, stretch: Any, dt: Any) -> _Curve:
     array = u.__array_namespace__()
     step = array.tanh(u / drives.width)
     steep = (1 - step**2) / drives.width
