@@ -30,7 +30,8 @@ LAYERS = [
 ]
 HOMES = {
     "pinocchio": {"models/rigid_body.py"},
-    "mujoco": {"robots/mujoco_robot.py"},
+    # The second is copied beside exported robots, where it runs without delan.
+    "mujoco": {"robots/mujoco_robot.py", "deploy/simulator/load.py"},
     "pybullet": {"robots/pybullet_robot.py"},
     "optax": {"solvers/adam.py"},
     "casadi": {"deploy/casadi_export.py"},

@@ -19,6 +19,7 @@ from delan.cli.main import app
 from delan.errors import ModelError
 from delan.identification.identifiable_axes import identifiable_axes
 from delan.identification.identifiable_links import identifiable_links, in_plain_frames
+from delan.identification.physical_links import is_physical
 from delan.joints import JointLimits, Joints
 from delan.models.chain import with_third_column
 from delan.models.friction import Friction, FrictionSettings, MotorPair
@@ -464,22 +465,14 @@ def test_a_network_has_no_geometry(folder, tmp_path, name, kind):
         assert not list(tmp_path.iterdir())
 
 
-def test_a_chain_that_is_no_rigid_arm_says_so(folder, tmp_path):
-    shown = described(folder, "bent.delan")
-    assert shown.exit_code == 0
-    assert "Note: the frame of joint2 is" in shown.stdout
-    assert payload_of(folder, "bent.delan")["links"] is None
-    assert described(folder, "bent.delan", "--plot", tmp_path / "bent.png").exit_code == 0
-    refused = described(
-        folder, "bent.delan", "--out", tmp_path / "bent.urdf", "--plot", tmp_path / "bent.png"
-    )
-    assert refused.exit_code == 1
-    assert refused.output.count("away from a rotation") == 1
-    assert "bent.urdf was not written; the note above says why" in refused.output
-    assert f"Picture: {tmp_path / 'bent.png'}" in refused.output
-    silent = described(folder, "bent.delan", "--out", tmp_path / "bent.urdf", "--json")
-    assert silent.stdout == ""
-    assert "away from a rotation" in silent.stderr
+def test_a_chain_that_is_no_rigid_arm_is_refitted_and_says_so(folder, tmp_path):
+    urdf = tmp_path / "bent.urdf"
+    shown = described(folder, "bent.delan", "--out", urdf)
+    assert shown.exit_code == 0, shown.output
+    assert "refitted as a rigid arm" in " ".join(shown.stdout.split())
+    assert payload_of(folder, "bent.delan")["links"] is not None
+    body = RigidBody.from_urdf(urdf)
+    assert is_physical(body.parameters).all()
     with pytest.raises(ModelError, match="away from a rotation"):
         identifiable_links(storage.load(folder / "bent.delan"))
 

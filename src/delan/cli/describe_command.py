@@ -136,8 +136,10 @@ def read_description(path: Path) -> Description:
     from .. import storage
     from ..identification.identifiable_axes import identifiable_axes
     from ..identification.identifiable_links import identifiable_links
-    from ..models.geometry import learned_arm
+    from ..identification.rigid_refit import rigid_refit
+    from ..models.geometry import RIGID, learned_arm
     from ..models.model import without_trust
+    from .export_command import told_refit
 
     with jax.enable_x64(True):  # all digits that the file has
         stored, header = storage.read_model(path)
@@ -149,6 +151,10 @@ def read_description(path: Path) -> Description:
         notes = []
         errors = _torque_errors(header)
         stretch = 0.0
+        if max(learned_arm(model).stretch) > RIGID:
+            refit = rigid_refit(stored)
+            model = refit.model
+            notes.append(told_refit(refit))
         try:
             if errors:
                 states = None

@@ -11,9 +11,12 @@ import typer
 from ..errors import SettingsError
 from .app import ModelArgument, app, command, json_flag, option, takes
 from .gate_command import gate_verdict
+from .log_options import read_for_model, takes_log_options
 
 if TYPE_CHECKING:
     from ..deploy.layout import ExportSettings
+    from ..identification.rigid_refit import RigidRefit
+    from ..storage import StoredModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,11 +27,18 @@ class ExportRequest:
     out: Path | None = option(
         None, "-o", "--out", help="Folder to write into; default: named after the model."
     )
-    kind: Literal["c", "stablehlo", "casadi"] = option(
+    kind: Literal["c", "stablehlo", "casadi", "mjcf", "urdf"] = option(
         "c",
         "--format",
         help="c: C99 code; stablehlo: programs for JAX, of whole batches; casadi: symbolic "
-        "functions for model-predictive control, always in double.",
+        "functions for model-predictive control, always in double; mjcf, urdf: a rigid arm for "
+        "simulators.",
+    )
+    log: list[Path] | None = option(
+        None,
+        "--log",
+        help="For mjcf and urdf: a log, for the limits of torque and to tell what rigid frames "
+        "cost there; may be repeated.",
     )
     name: str | None = option(
         None, help="Prefix of all names in the code; default: the name of the model file."
@@ -66,17 +76,21 @@ class ExportRequest:
 @app.command()
 @command
 @takes("request", ExportRequest)
-def export(*, request: ExportRequest) -> None:
+@takes_log_options
+def export(*, request: ExportRequest, log_options: Any) -> None:
     """Write a model as C99 code for a controller: no Python there, no allocation, no dependency but
     libm.
 
-    Other formats are functions in files, with a page that tells how to call them.
+    Other formats are functions in files, or a robot for simulators, with a page that tells how to
+    use them.
     """
     settings = request.settings
     if request.kind != "c" and (request.ros2 or request.exact_math):
         raise SettingsError(
             f"--ros2 and --exact-math are about C code; leave them out for --format {request.kind}"
         )
+    if request.log and request.kind not in ("mjcf", "urdf"):
+        raise SettingsError(f"--log is for mjcf and urdf; leave it out for --format {request.kind}")
     import jax
 
     from .. import storage
@@ -84,8 +98,12 @@ def export(*, request: ExportRequest) -> None:
     from ..deploy.project import history_of
 
     with jax.enable_x64(True):  # all digits that the file has
-        learned, header = storage.read_model(request.model)
+        stored = storage.read_model(request.model)
+    learned, header = stored
     verdict = gate_verdict(request.model, header)
+    if request.kind in ("mjcf", "urdf"):
+        _export_simulator(request, stored, {"gate": verdict} | history_of(header), log_options)
+        return
     payload = {
         "folder": str(request.folder),
         "model": str(request.model),
@@ -129,6 +147,47 @@ def _write(
         "checksum": written.checksum,
         "ros2": request.ros2,
     }
+
+
+def _export_simulator(
+    request: ExportRequest, stored: "StoredModel", story: dict[str, str], log_options: Any
+) -> None:
+    from ..deploy.simulator_files import export_simulator
+
+    log = None
+    if request.log:
+        _, log = read_for_model(request.model, stored, request.log, log_options)
+    kind: Any = request.kind
+    written = export_simulator(
+        stored.model, request.folder, kind, request.settings.name, log=log, story=story
+    )
+    if request.as_json:
+        typer.echo(json.dumps({"folder": str(request.folder), **written.facts}))
+        return
+    folder = request.folder
+    typer.echo(f"Robot: {folder}/{written.facts['file']}; {folder}/README.md tells how to use it")
+    typer.echo(told_refit(written.refit))
+    if request.kind == "mjcf":
+        typer.echo(f"Test it on the machine that will run it: python {folder}/load.py")
+    typer.echo(f"Gate: {story['gate']}")
+
+
+def told_refit(refit: "RigidRefit") -> str:
+    """Return sentences about the rigid arm that stands for a chain, and what it costs."""
+    text = (
+        f"The chain's frames are up to {refit.stretch:.2g} away from rotations; refitted as a "
+        f"rigid arm, its torques differ by an nMSE of {_mean(refit.nmse):.2g} (mean of the joints)."
+    )
+    if refit.log_nmse is not None:
+        rigid, chain = map(_mean, refit.log_nmse)
+        text += f" On the log the nMSE is {rigid:.2g}, before {chain:.2g}."
+    return text + (
+        " Masses and centres that joint data do not determine are those of tubes along the arm."
+    )
+
+
+def _mean(errors: tuple[float, ...]) -> float:
+    return sum(errors) / len(errors)
 
 
 def _show_code(request: ExportRequest, name: str, functions: list[str]) -> None:

@@ -120,7 +120,7 @@ def identifiable_axes(
 def _motion(chain: LagrangianChain, states: np.ndarray | None) -> Motion:
     """Return motions through these states, always the same ones."""
     if states is None:
-        return random_states(to_rigid_body(chain))
+        return random_states(chain.joints)
     q, qd = np.split(np.asarray(states, dtype=float)[:STATES], 2, axis=1)
     return q, qd, ACCELERATION * np.random.default_rng(0).normal(size=q.shape)
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from ..joints import Body
+from ..joints import Body, Joints
 from ..models.chain import with_third_column
 from ..models.geometry import (
     PARALLEL,
@@ -97,7 +97,7 @@ def identifiable_links(
     model = as_model(model)
     arm = learned_arm(model)
     body = in_plain_frames(model)
-    q, qd, qdd = random_states(body)
+    q, qd, qdd = random_states(body.joints)
     motors = motor_columns(model, qdd)
     names = [(joint, name) for joint in body.joints.names for name in LINK_PARAMETERS]
     names += motors.names
@@ -136,9 +136,9 @@ def noise_of(
     return np.maximum(np.sqrt(rmse**2 / samples + (stretch * size) ** 2), 1e-15 * size.max())
 
 
-def random_states(body: RigidBody) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def random_states(joints: Joints) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return positions, speeds and accelerations, always the same ones."""
-    reach = np.array([REACH[kind] for kind in body.joints.kinds])
+    reach = np.array([REACH[kind] for kind in joints.kinds])
     q, qd, qdd = np.random.default_rng(0).uniform(-1, 1, (3, STATES, len(reach)))
     # A uniform distribution over ±√3 has unit variance.
     return reach * q, SPEED * np.sqrt(3) * qd, ACCELERATION * np.sqrt(3) * qdd

@@ -106,17 +106,23 @@ class Coordinates:
 
     def links(self, coordinates: Links) -> Links:
         """Return the links at any coordinates; they are always consistent."""
-        factor = self.origin @ self._factor(coordinates)
+        factor = self.factors(coordinates)
         return link_parameters(factor @ factor.swapaxes(1, 2))
 
-    def derivative(self, coordinates: Links) -> Float[np.ndarray, "links 10 10"]:
-        """Return ∂ parameters / ∂ coordinates per link: dJ = U₀ (dL Lᵀ + L dLᵀ) U₀ᵀ."""
-        factor = self._factor(coordinates)
+    def factors(self, coordinates: Links) -> Matrices:
+        """Return U₀ L, a root of the pseudo-inertia of each link."""
+        return self.origin @ self._factor(coordinates)
+
+    def factor_slopes(self, coordinates: Links) -> Float[np.ndarray, "links 10 4 4"]:
+        """Return U₀ ∂L / ∂ coordinates."""
         step = np.zeros((len(coordinates), 10, 4, 4))
         step[:, DIAGONAL, DIAGONAL, DIAGONAL] = np.exp(coordinates[:, :4])
         step[:, np.arange(4, 10), *ABOVE] = 1
-        origin = self.origin[:, None]
-        half = origin @ step @ factor.swapaxes(1, 2)[:, None] @ origin.swapaxes(2, 3)
+        return self.origin[:, None] @ step
+
+    def derivative(self, coordinates: Links) -> Float[np.ndarray, "links 10 10"]:
+        """Return ∂ parameters / ∂ coordinates per link: dJ = U₀ (dL Lᵀ + L dLᵀ) U₀ᵀ."""
+        half = self.factor_slopes(coordinates) @ self.factors(coordinates).swapaxes(1, 2)[:, None]
         return link_parameters(half + half.swapaxes(2, 3)).swapaxes(1, 2)
 
     @staticmethod

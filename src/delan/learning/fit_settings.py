@@ -128,64 +128,6 @@ class FitOptions:
             raise SettingsError("give parents once: in the settings of the chain, or of the fit")
 
     @property
-    def single_training(self) -> bool:
-        """Whether training, seeds or start are set, which are for a single model only."""
-        usual = replace(TrainingSettings(), validation=self.training.validation)
-        continued = self.start.model is not None or self.start.resume
-        return self.training != usual or self.seeds > 1 or continued
-
-
-@dataclass(frozen=True, eq=False)
-class FitOptions:
-    """Everything that a fit was asked for, checked."""
-
-    models: tuple[ModelName, ...]
-    architecture: Architecture | None
-    friction: FrictionChoice
-    urdf: str | Path | None
-    settings: FitSettings
-    seconds: float | None
-    seed: int
-
-    def __post_init__(self) -> None:
-        known = get_args(ModelName)
-        for name in self.models:
-            if name not in known:
-                every = ", ".join(("auto", *known, *PRESETS))
-                raise SettingsError(f"unknown model {name!r}; known: {every}")
-        if self.settings.single_training and not self.single:
-            raise SettingsError(
-                "training, seeds and start are for the training of one model; leave them out, or "
-                f"name a single model instead of {', '.join(self.models)}"
-            )
-        if "identified" in self.models and self.urdf is None:
-            raise SettingsError("identification needs the robot's URDF; give urdf=")
-        if self.settings.accelerations == "none" and "feedforward" in self.models:
-            raise SettingsError(
-                "a feed-forward network needs accelerations; leave it out, or accelerations='none'"
-            )
-        if self.settings.parents is not None:
-            self._require_tree()
-        require_friction(self.friction)
-
-    def _require_tree(self) -> None:
-        if "chain" not in self.models:
-            raise SettingsError(
-                f"parents are the tree of a chain, and {', '.join(self.models)} has none; leave "
-                "parents out, or let a chain take part"
-            )
-        if self.architecture is not None or not isinstance(self.settings.structure, str):
-            raise SettingsError("give parents once: in the settings of the chain, or of the fit")
-
-    @property
-    def chain_settings(self) -> LagrangianChainSettings | None:
-        """The structure of the chain that was asked for; None: the plain one, to begin with."""
-        for given in (self.architecture, self.settings.structure):
-            if isinstance(given, LagrangianChainSettings):
-                return given
-        return None
-
-    @property
     def single(self) -> bool:
         """Whether one model alone was asked for."""
         return len(self.models) == 1 and self.urdf is None

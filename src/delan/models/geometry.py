@@ -98,7 +98,7 @@ def learned_arm(model: Any) -> LearnedArm:
     stretch = []
     frames: list[tuple[Matrix, Point]] = []
     for frame, parent in zip(place, tree.parents, strict=True):
-        turn = _nearest_rotation(frame[:, :3])
+        turn = nearest_rotation(frame[:, :3])
         turns.append(turn)
         stretch.append(float(np.linalg.norm(frame[:, :3] - turn)))
         base = np.eye(3)
@@ -148,7 +148,8 @@ def require_uncoupled(chain: LagrangianChain) -> None:
         )
 
 
-def _nearest_rotation(matrix: Matrix) -> Matrix:
+def nearest_rotation(matrix: Matrix) -> Matrix:
+    """Return the rotation nearest to a matrix."""
     left, _, right = np.linalg.svd(matrix)
     return left @ np.diag([1, 1, np.linalg.det(left @ right)]) @ right
 

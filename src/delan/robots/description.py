@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from xml.etree.ElementTree import Element, SubElement, indent, tostring
+from xml.etree.ElementTree import Comment, Element, SubElement, indent, tostring
 
 import numpy as np
 import scipy
@@ -33,6 +33,8 @@ class Link:
         position: lower and upper joint limit [rad or m].
         velocity, torque: largest joint speed [rad/s or m/s] and torque [N m or N].
         radius: of the capsule that is drawn for the link [m].
+        armature: inertia of the joint's rotor [kg m² or kg].
+        damping, friction: viscous [N m s/rad or N s/m] and dry friction [N m or N] of the joint.
     """
 
     name: str
@@ -47,6 +49,43 @@ class Link:
     torque: float
     kind: JointKind = "revolute"
     radius: float = 0.03
+    armature: float = 0.0
+    damping: float = 0.0
+    friction: float = 0.0
+
+
+@dataclass(frozen=True)
+class Differential:
+    """A motor that turns with two joints, q_m = q_first + ratio q_second, by indices of joints.
+
+    `armature`, `damping` and `friction` are as in `Link`.
+    """
+
+    first: int
+    second: int
+    ratio: float
+    armature: float
+    damping: float
+    friction: float
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What an MJCF file holds beside joints and links.
+
+    Attributes:
+        gravity: its acceleration along −z [m/s²].
+        integrator: of MuJoCo.
+        user_numbers: length of the user data of a simulation.
+        comment: at the top of the file; plain words, for no character is escaped in a comment.
+        differentials: motors that turn with two joints.
+    """
+
+    gravity: float = GRAVITY_ACCELERATION
+    integrator: str = "RK4"
+    user_numbers: int = 0
+    comment: str = ""
+    differentials: tuple[Differential, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -97,24 +136,55 @@ class Arm:
 
     def mjcf(self) -> str:
         """Return the arm as MJCF text with torque motors, joint stops and capsules to look at."""
-        root = _mjcf_scene(self.name)
-        body = SubElement(root, "worldbody")
-        SubElement(body, "light", pos="1 -1 3", dir="-0.3 0.3 -1")
-        _capsule(body, self.links[0].xyz, self.links[0].radius)
-        actuator = SubElement(root, "actuator")
-        ends = [*(link.xyz for link in self.links[1:]), self.tool]
-        for link, end in zip(self.links, ends, strict=True):
-            body = _mjcf_body(body, link)
-            _capsule(body, end, link.radius)
-            limits = _numbers((-link.torque, link.torque))
-            SubElement(actuator, "motor", name=link.name, joint=link.name, ctrlrange=limits)
-        SubElement(body, "site", name="tool", pos=_numbers(self.tool), size="0.01")
-        return _text(root)
+        return tree_mjcf(self.name, self.links, range(-1, len(self.links) - 1), tool=self.tool)
 
 
-def _mjcf_scene(name: str) -> Element:
+def tree_mjcf(
+    name: str,
+    links: Sequence[Link],
+    parents: Sequence[int],
+    *,
+    tool: Triple | None = None,
+    scene: Scene | None = None,
+) -> str:
+    """Return joints and links as MJCF text, with capsules to look at that touch nothing.
+
+    `parents` holds the index of the link that each joint is attached to, −1 for the base. `tool` is
+    the end point of a serial arm in the frame of its last joint. A joint or motor has no limit
+    where that is infinite.
+    """
+    scene = scene or Scene()
+    root = _mjcf_scene(name, scene)
+    world = SubElement(root, "worldbody")
+    SubElement(world, "light", pos="1 -1 3", dir="-0.3 0.3 -1")
+    actuator = SubElement(root, "actuator")
+    bodies: list[Element] = []
+    for link, parent in zip(links, parents, strict=True):
+        holder = world
+        radius = link.radius
+        if parent >= 0:
+            holder = bodies[parent]
+            radius = links[parent].radius
+        _capsule(holder, link.xyz, radius)
+        bodies.append(_mjcf_body(holder, link))
+        motor = SubElement(actuator, "motor", name=link.name, joint=link.name)
+        if np.isfinite(link.torque):
+            motor.set("ctrlrange", _numbers((-link.torque, link.torque)))
+    for index in set(range(len(links))) - set(parents):
+        end = links[index].centre if tool is None else tool
+        _capsule(bodies[index], end, links[index].radius)
+    if tool is not None:
+        SubElement(bodies[-1], "site", name="tool", pos=_numbers(tool), size="0.01")
+    if scene.differentials:
+        _tendons(SubElement(root, "tendon"), links, scene.differentials)
+    return _text(root)
+
+
+def _mjcf_scene(name: str, scene: Scene) -> Element:
     """Return the root of an MJCF file with everything but the arm."""
     root = Element("mujoco", model=name)
+    if scene.comment:
+        root.append(Comment(f" {scene.comment} "))
     compiler = {
         "angle": "radian",
         "eulerseq": "XYZ",
@@ -122,9 +192,16 @@ def _mjcf_scene(name: str) -> Element:
         "balanceinertia": "false",
     }
     SubElement(root, "compiler", compiler)
-    gravity = f"0 0 {-GRAVITY_ACCELERATION!r}"
-    option = SubElement(root, "option", gravity=gravity, integrator="RK4", timestep="0.001")
+    option = SubElement(
+        root,
+        "option",
+        gravity=f"0 0 {-scene.gravity!r}",
+        integrator=scene.integrator,
+        timestep="0.001",
+    )
     SubElement(option, "flag", contact="disable")
+    if scene.user_numbers:
+        SubElement(root, "size", nuserdata=str(scene.user_numbers))
     visual = SubElement(root, "visual")
     SubElement(visual, "quality", shadowsize="0", offsamples="0")
     return root
@@ -141,17 +218,40 @@ def _mjcf_body(parent: Element, link: Link) -> Element:
     SubElement(body, "inertial", inertial)
     kind = "slide" if link.kind == "prismatic" else "hinge"
     joint = SubElement(body, "joint", name=link.name, type=kind, axis=_numbers(link.axis))
-    if link.kind != "continuous":
+    _set_drive(joint, link)
+    if link.kind != "continuous" and np.isfinite(link.position).all():
         joint.set("range", _numbers(link.position))
         joint.set("solreflimit", "0.003 1")  # stops as stiff as the time step allows
     return body
+
+
+def _set_drive(element: Element, drive: Link | Differential) -> None:
+    """Set rotor, damping and friction of a joint or tendon, unless they are zero."""
+    values = {
+        "armature": drive.armature,
+        "damping": drive.damping,
+        "frictionloss": drive.friction,
+    }
+    for name, value in values.items():
+        if value:
+            element.set(name, repr(value))
+
+
+def _tendons(parent: Element, links: Sequence[Link], motors: Sequence[Differential]) -> None:
+    """Add a tendon for each motor that turns with two joints."""
+    for index, motor in enumerate(motors):
+        tendon = SubElement(parent, "fixed", name=f"differential{index}")
+        _set_drive(tendon, motor)
+        SubElement(tendon, "joint", joint=links[motor.first].name, coef="1")
+        SubElement(tendon, "joint", joint=links[motor.second].name, coef=repr(motor.ratio))
 
 
 def _capsule(body: Element, end: Triple, radius: float) -> None:
     """Draw a link from its joint to `end`, without mass or contact; a sphere if both coincide."""
     origin = (0.0, 0.0, 0.0)
     shape = {"type": "sphere"}
-    if end != origin:
+    # MuJoCo refuses capsules whose ends are closer.
+    if np.linalg.norm(end) > 1e-6:
         shape = {"type": "capsule", "fromto": _numbers((*origin, *end))}
     appearance = {
         "size": repr(radius),
@@ -195,6 +295,9 @@ def tree_urdf(
         limits |= {"velocity": link.velocity, "effort": link.torque}
         if np.isfinite(list(limits.values())).all():
             SubElement(joint, "limit", {name: repr(value) for name, value in limits.items()})
+        if link.damping or link.friction:
+            drive = {"damping": repr(link.damping), "friction": repr(link.friction)}
+            SubElement(joint, "dynamics", drive)
     return _text(robot)
 
 

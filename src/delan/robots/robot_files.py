@@ -1,6 +1,7 @@
-"""Robots from URDF and MJCF files, and rigid bodies as URDF text."""
+"""Robots from URDF and MJCF files, and rigid bodies as text of such files."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
@@ -13,7 +14,7 @@ from ..errors import RobotError, SettingsError
 from ..joints import Body, JointLimits
 from ..models.friction import Friction
 from ..models.rigid_body import RigidBody
-from .description import Link, Triple, moments_of, tree_urdf, triple
+from .description import Link, Scene, Triple, moments_of, tree_mjcf, tree_urdf, triple
 from .mujoco_robot import (
     PHYSICS_STEP,
     MujocoRobot,
@@ -197,20 +198,75 @@ def _limits(model: Any, urdf: ElementTree.Element | None) -> JointLimits:
     )
 
 
-def urdf_of(body: RigidBody, *, name: str = "arm", limits: JointLimits | None = None) -> str:
-    """Return the links and joints of a rigid body as URDF text, without friction and rotors.
+class JointDrives(NamedTuple):
+    """What every joint's own motor adds, in the words of simulators.
 
-    A URDF has no gravity vector and simulators assume −z: the base is rotated so that the gravity
-    of this model points there. A revolute joint without limits is written as continuous. Joints
-    keep their names; in a tree, readers may change their order.
+    Attributes:
+        armature: inertia of the rotors [kg m² or kg].
+        damping, friction: viscous [N m s/rad or N s/m] and dry friction [N m or N].
     """
-    upright = _upright(body.gravity)
-    bodies = body.bodies
+
+    armature: Float[np.ndarray, " dof"]
+    damping: Float[np.ndarray, " dof"]
+    friction: Float[np.ndarray, " dof"]
+
+
+def urdf_of(
+    body: RigidBody,
+    *,
+    name: str = "arm",
+    limits: JointLimits | None = None,
+    drives: JointDrives | None = None,
+) -> str:
+    """Return the links and joints of a rigid body as URDF text, without its rotors.
+
+    Damping and friction are those of the drives, if given. A URDF has no gravity vector and
+    simulators assume −z: the base is rotated so that the gravity of this model points there. A
+    revolute joint without limits is written as continuous. Joints keep their names; in a tree,
+    readers may change their order.
+    """
+    parents = [part.parent for part in body.bodies]
+    return tree_urdf(name, list(_links(body, limits, drives)), parents)
+
+
+def mjcf_of(
+    body: RigidBody,
+    *,
+    name: str = "arm",
+    limits: JointLimits | None = None,
+    drives: JointDrives | None = None,
+    radius: float = 0.03,
+    scene: Scene | None = None,
+) -> str:
+    """Return a rigid body as MJCF text, turned like a URDF (`urdf_of`), in a scene.
+
+    `radius` is that of the capsules which are drawn [m].
+    """
     links = []
-    for index, part in enumerate(bodies):
+    for link, part in zip(_links(body, limits, drives), body.bodies, strict=True):
+        # Only a URDF has continuous joints; a hinge of MuJoCo has a range or none.
+        assert part.kind is not None
+        links.append(replace(link, kind=part.kind, radius=radius))
+    scene = replace(scene or Scene(), gravity=float(np.linalg.norm(body.gravity)))
+    return tree_mjcf(name, links, [part.parent for part in body.bodies], scene=scene)
+
+
+def _links(
+    body: RigidBody, limits: JointLimits | None, drives: JointDrives | None
+) -> Iterator[Link]:
+    """Yield joints and links, upright."""
+    upright = _upright(body.gravity)
+    for index, part in enumerate(body.bodies):
         base = upright if part.parent < 0 else np.eye(3)
-        links.append(_link(part, index, base, limits))
-    return tree_urdf(name, links, [part.parent for part in bodies])
+        link = _link(part, index, base, limits)
+        if drives is not None:
+            link = replace(
+                link,
+                armature=float(drives.armature[index]),
+                damping=float(drives.damping[index]),
+                friction=float(drives.friction[index]),
+            )
+        yield link
 
 
 def _upright(gravity: Point) -> Matrix:
