@@ -172,7 +172,7 @@ def test_a_feed_forward_fit_and_several_seeds(folder):
             "there is no folder none for x.delan; make it or give another output",
         ),
         ([*FIT, "arm.npz", "--width", "0"], "width and depth must be at least 1, got width=0"),
-        (["fit", "arm.npz", "--seconds", "-1"], "seconds must be positive and finite, got -1.0"),
+        (["fit", "arm.npz", "--seconds", "-1"], "--seconds must be positive and finite, got -1"),
         (
             ["evaluate", "arm.npz", "arm.npz"],
             "arm.npz: is no model file of delan; give a file that `delan` wrote",

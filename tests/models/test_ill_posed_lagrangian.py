@@ -56,7 +56,8 @@ def error(model, samples: Samples, weight_decay: float = 0.0) -> jax.Array:
     objective = Objective("squared", weight_decay=weight_decay, decayed="all")
     unit = jnp.ones(2)
     decay = jnp.asarray(weight_decay)
-    scale = Scale(unit, jnp.ones(()), jnp.zeros(()), decay, decay)
+    nothing = jnp.zeros(())
+    scale = Scale(unit, jnp.ones(()), nothing, nothing, decay, decay)
     return loss(model, samples, scale, objective)
 
 

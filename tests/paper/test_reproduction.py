@@ -156,11 +156,13 @@ def test_claims_are_a_list_for_scripts(computed):
     assert claims[0]["seeds"] == 3
 
 
-def test_every_figure_is_a_file_twice(computed):
+def test_every_figure_is_a_file_twice_beside_its_numbers(computed):
     folder = computed.settings.out / "figures"
     assert sorted(path.name for path in folder.iterdir()) == [
+        "odd.csv",
         "odd.png",
         "odd.svg",
+        "slope.csv",
         "slope.png",
         "slope.svg",
     ]

@@ -42,6 +42,7 @@ EXTRAS = {
     "pyarrow": ("logs", "logs in Parquet"),
     "h5py": ("logs", "logs in HDF5 and MAT 7.3"),
     "rosbags": ("logs", "logs in ROS 2 bags"),
+    "zstandard": ("logs", "logs compressed by zstd"),
     "dask": ("cluster", "delan reproduce --backend dask"),
     "ray": ("cluster", "delan reproduce --backend ray"),
     "flatbuffers": ("stablehlo", "delan export --format stablehlo"),

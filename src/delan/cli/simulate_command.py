@@ -46,7 +46,7 @@ def simulate(
     *,
     log_options: Any,
 ) -> None:
-    """LogReplay a log with a model: does it move like the robot?
+    """Replay a log with a model: does it move like the robot?
 
     Open loop, the recorded torques drive the model from recorded states; the error of its positions
     is told after 0.1, 0.5, 1 and 2 s, also relative to a robot that holds its speed. With --kp and

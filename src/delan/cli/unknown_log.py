@@ -58,7 +58,10 @@ def _command(logs: Sequence[Path], options: "LogOptions") -> str:
 
 
 def _guess(logs: Sequence[Path], options: "LogOptions") -> "LayoutGuess | None":
-    """Return the guess at the first log whose columns are not understood, None if none is such."""
+    """Return the guess at the first sheet of the logs, None if it is understood.
+
+    Where the first one is, a later one is an exception among the files rather than a new form.
+    """
     from ..logs.columns import find_columns
     from ..logs.join import open_sheets
     from ..logs.layout_guess import guess_layout
@@ -66,15 +69,14 @@ def _guess(logs: Sequence[Path], options: "LogOptions") -> "LayoutGuess | None":
     from ..logs.reading import log_files
 
     try:
-        for log in logs:
-            for file in log_files(log):
-                own = with_stored(file, options)
-                for sheet in open_sheets(file, own, gaps=True):
-                    try:
-                        find_columns(sheet, own)
-                    except DataError:
-                        return guess_layout(sheet, own)
-    except DelanError:
+        file = log_files(logs[0])[0]
+        own = with_stored(file, options)
+        sheet = next(iter(open_sheets(file, own, gaps=True)))
+        try:
+            find_columns(sheet, own)
+        except DataError:
+            return guess_layout(sheet, own)
+    except (DelanError, StopIteration):
         return None  # not even its columns can be read, which the error says
     return None
 

@@ -171,5 +171,5 @@ def _interval(cross: CrossFit, folds: int, key: PRNGKeyArray) -> tuple[float, fl
         blocks.append(labels)
     labels = np.concatenate(blocks)
     residual = cross.residual[: len(labels)]
-    found = nmse_interval(residual, cross.size.variance, labels, key)
+    found = nmse_interval(residual, cross.size, labels, key)
     return found.mean_low, found.mean_high

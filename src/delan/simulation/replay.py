@@ -135,7 +135,7 @@ def replay(
     *,
     gains: Gains | None = None,
 ) -> LogReplay:
-    """LogReplay a log open loop and, with the gains of its controller, closed loop."""
+    """Replay a log open loop and, with the gains of its controller, closed loop."""
     settings = settings or ReplaySettings()
     require_simulable(model)
     model = without_trust(model)
