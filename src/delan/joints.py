@@ -275,6 +275,13 @@ class Excerpt:
         )
 
 
+class DriveGains(NamedTuple):
+    """Stiffness [N m/rad or N/m] and damping [N m s/rad or N s/m] of each joint's controller."""
+
+    kp: Float[np.ndarray, " dof"]
+    kd: Float[np.ndarray, " dof"]
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Recording:
     """Raw sensor data: time t [s], positions q, torques tau and, if logged, q̇ and q̈.
@@ -282,7 +289,8 @@ class Recording:
     `trajectory` labels the rows. Time increases inside each trajectory and may restart in the next.
     `truth` may hold torque components known from a simulation (keys of `COMPONENTS`).
     `excerpt` says which rows of a larger log these are; None means all of them.
-    `torque_source` says where the torques come from.
+    `torque_source` says where the torques come from; `gains` are those of the controller, if the
+    torques were computed with them.
     """
 
     t: Float[np.ndarray, " time"]
@@ -296,6 +304,7 @@ class Recording:
     source: str = "recording"
     excerpt: Excerpt | None = None
     torque_source: TorqueSource = "logged"
+    gains: DriveGains | None = None
 
     def __post_init__(self) -> None:
         _require_shapes(self)

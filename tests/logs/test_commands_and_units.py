@@ -36,12 +36,23 @@ def commanded(samples=200):
     return measured | told, {**data, "tau": torque}
 
 
+def test_a_commanded_torque_that_is_the_sum_is_not_added_to_itself(tmp_path):
+    log, data = commanded()
+    whole = data["tau"] - log["tau_des"]
+    log["tau_des"] = whole + 1e-3 * np.random.default_rng(2).normal(size=whole.shape)
+    recording = read_log(write_npz(tmp_path / "a.npz", {**log, "kp": KP, "kd": KD}))
+    np.testing.assert_allclose(recording.tau, whole, atol=1e-12)
+
+
 def test_torques_are_computed_from_commands_and_gains_in_the_log(tmp_path):
     log, data = commanded()
     recording = read_log(write_npz(tmp_path / "a.npz", {**log, "kp": KP, "kd": KD}))
     same(recording, data, close=1e-12)
     assert recording.torque_source == "commands"
     assert "commanded" in {finding.kind for finding in examine(recording)}
+    assert recording.gains is not None
+    np.testing.assert_array_equal(recording.gains.kp, KP)
+    np.testing.assert_array_equal(recording.gains.kd, KD)
     joints = read_log(tmp_path / "a.npz", LogOptions(joints=(2, 0)))
     np.testing.assert_allclose(joints.tau, data["tau"][:, [2, 0]], atol=1e-12)
     shorter = {name: log[name][:-1] for name in ("q_des", "qd_des", "tau_des")}

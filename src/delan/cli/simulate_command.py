@@ -49,8 +49,8 @@ def simulate(
     """Replay a log with a model: does it move like the robot?
 
     Open loop, the recorded torques drive the model from recorded states; the error of its positions
-    is told after 0.1, 0.5, 1 and 2 s, also relative to a robot that holds its speed. With --kp and
-    --kd, the controller of the log drives it over the whole log.
+    is told after 0.1, 0.5, 1 and 2 s, also relative to a robot that holds its speed. With the gains
+    of the log's controller, from the log or by --kp and --kd, that drives it over the whole log.
     """
     from ..simulation.replay import ReplaySettings, replay
     from ..storage import read_model
@@ -60,7 +60,7 @@ def simulate(
     recording = with_kinds_of(learned.joints, _recording(log, log_options))
     say_if_excerpt(recording, name_of(log))
     settings = ReplaySettings(windows=windows)
-    gains = _gains(log_options, learned.joints.dof)
+    gains = _gains(log_options, recording)
     say("simulating from recorded states")
     replays = {"model": replay(learned, recording, settings, gains=gains)}
     if urdf is not None:
@@ -105,23 +105,24 @@ def _recording(logs: Sequence[Path], options: "LogOptions") -> "Recording":
     return read_log(list(logs), options)
 
 
-def _gains(options: "LogOptions", dof: int) -> "Gains | None":
-    """Return the gains that were typed; both are needed for a closed loop."""
-    if options.kp is None and options.kd is None:
-        return None
-    if options.kp is None or options.kd is None:
-        raise SettingsError("a closed loop needs both --kp and --kd of the log's controller")
-    from ..robots.robot import Gains
-
-    return Gains(_per_joint(options.kp, dof), _per_joint(options.kd, dof))
-
-
-def _per_joint(numbers: Sequence[float], dof: int) -> Any:
+def _gains(options: "LogOptions", recording: "Recording") -> "Gains | None":
+    """Return the gains that were typed, or those of the log; None for neither."""
     import numpy as np
 
-    if len(numbers) == 1:
-        return np.full(dof, numbers[0])
-    return np.array(numbers)
+    from ..robots.robot import Gains
+
+    if options.kp is None and options.kd is None:
+        if recording.gains is None:
+            return None
+        return Gains(*recording.gains)
+    if options.kp is None or options.kd is None:
+        raise SettingsError("a closed loop needs both --kp and --kd of the log's controller")
+    typed = []
+    for numbers in (options.kp, options.kd):
+        if len(numbers) == 1:
+            numbers = numbers * recording.joints.dof
+        typed.append(np.array(numbers))
+    return Gains(*typed)
 
 
 def _show(replayed: "LogReplay", title: str) -> None:
@@ -135,11 +136,17 @@ def _show(replayed: "LogReplay", title: str) -> None:
     for joint, name in enumerate(replayed.joints.names):
         cells = []
         for error in replayed.open_loop.values():
-            cells.append(f"{1000 * error.rmse[joint]:.1f} ({error.over_hold[joint]:.2f})")
+            cells.append(f"{_milli(error.rmse[joint])} ({error.over_hold[joint]:.2f})")
         if replayed.closed_loop is not None:
-            cells.append(f"{1000 * replayed.closed_loop.rmse[joint]:.1f}")
+            cells.append(_milli(replayed.closed_loop.rmse[joint]))
         table.add_row(name, *cells)
     Console().print(table)
     typer.echo(
         "In mrad or mm; in brackets over the error of a robot that holds the speed of the start."
     )
+
+
+def _milli(error: float) -> str:
+    """Return an error in thousandths, with a digit after the point if it is small."""
+    digits = 0 if error > 0.1 else 1
+    return f"{1000 * error:.{digits}f}"

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..errors import DataError
-from ..joints import COMPONENTS, Joints
+from ..joints import COMPONENTS, DriveGains, Joints
 from .column_names import says_degrees
 from .columns import ColumnLayout
 from .options import QUANTITIES, LogOptions, Numbers
@@ -24,6 +24,9 @@ _TORQUES = ("tau", *COMPONENTS)
 _ANGLES = (*_RATES, "q_des", "qd_des")
 
 Columns = dict[str, Float[np.ndarray, "time dof"]]
+
+# A commanded torque that differs by less than this share from that of the gains is the same.
+SAME_TORQUE = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,14 +88,35 @@ class Conversion:
             table = table + self.offsets[quantity]
         return table
 
+    def gains(self, piece: Mapping[str, np.ndarray]) -> DriveGains | None:
+        """Return the gains that torques were computed with; None if they vary or are of motors."""
+        if self.layout.torque.source != "commands" or self.transmission is not None:
+            return None
+        found = []
+        for name in ("kp", "kd"):
+            gain = getattr(self, name)
+            if gain is None:
+                table = self._table(name, self.layout.places[name], piece)
+                if not len(table) or np.ptp(table, axis=0).any():
+                    return None
+                gain = table[0]
+            found.append(np.array(gain, dtype=float))
+        return DriveGains(*found)
+
     def _commanded(self, columns: Columns) -> Float[np.ndarray, "time dof"]:
-        """Return kp (q_des − q) + kd (q̇_des − q̇) + τ_des; what the log has not is zero."""
+        """Return kp (q_des − q) + kd (q̇_des − q̇) + τ_des; what the log has not is zero.
+
+        Some loggers write the sum itself as τ_des; it is not added to itself.
+        """
         kp = columns["kp"] if self.kp is None else self.kp
         kd = columns["kd"] if self.kd is None else self.kd
         torque = kp * (columns["q_des"] - columns["q"])
         if "qd" in columns:
             torque = torque + kd * (columns.get("qd_des", 0.0) - columns["qd"])
-        return torque + columns.get("tau_des", 0.0)
+        added = columns.get("tau_des", np.zeros_like(torque))
+        apart = np.linalg.norm(added - torque, axis=0)
+        is_sum = apart < SAME_TORQUE * np.linalg.norm(torque, axis=0)
+        return np.where(is_sum, torque, torque + added)
 
 
 def _at_joints(columns: Columns, transmission: np.ndarray) -> Columns:

@@ -184,6 +184,7 @@ def recordings_of(
             joints=conversion.joints,
             source=sheet.source,
             torque_source=torque_source_of(sheet, layout.torque.source),
+            gains=conversion.gains(piece),
         )
         done += length
         used = cut.of(recording)
