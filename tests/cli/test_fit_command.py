@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 import delan.learning.fit
 from delan import storage
-from delan.cli.fit_command import FitRequest
+from delan.cli.fit_request import FitRequest
 from delan.cli.log_options import with_kinds_of
 from delan.cli.main import app
 from delan.joints import Joints, Recording

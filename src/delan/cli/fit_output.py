@@ -30,7 +30,7 @@ from ..report.fit_page import write_page
 from ..report.fit_report import NAMES, FitReport, free_joints, verdict_text
 from ..storage import SEEN_SHARE, save, write_whole
 from .app import plain, say, say_if_excerpt, say_if_useless
-from .fit_command import FitRequest
+from .fit_request import FitRequest
 
 # Rows of a test log that are read before the training, to refuse a wrong log early.
 FIRST_ROWS = 1000

@@ -9,7 +9,7 @@ the coordinates of `physical_links`.
 Joint data determine neither all masses nor where a frame sits on its axis. A weak pull decides what
 torques leave open: towards tubes of one density along the arm, and towards short distances.
 
-Tried and dropped: fitting to the torques of the log, less friction (worse on other motion in three
+Tried and dropped: fitting to the torques of the log, less friction (worse on other motion for two
 of four robots), and a penalty on stretched frames that grows step by step (no gain).
 """
 
