@@ -18,7 +18,9 @@ from .friction_trial import DAMPINGS, FrictionTrial, motor_pairs
 # The friction that every robot is given to begin with.
 START = FrictionSettings(terms=("viscous", "coulomb", "offset"))
 # Terms in the order in which they are tried; a new one of `mechanics/friction_terms.py` joins here.
-TRIED: tuple[Term, ...] = ("stribeck", "stops", "load", "spring", "periodic")
+# `periodic` is for those who ask for it: over a part of a turn its harmonics cancel each other at
+# many times the torque of the joint (46 N m on a real WAM), and beyond that part they do not.
+TRIED: tuple[Term, ...] = ("stribeck", "stops", "load", "spring")
 # The name of a model without friction in the steps of a search.
 NO_FRICTION = "no friction"
 # A candidate is kept if it brings the error on the parts left out below this share, ...
