@@ -18,6 +18,7 @@ from .log_options import name_of, takes_log_options, with_kinds_of
 if TYPE_CHECKING:
     from ..joints import Recording
     from ..logs.options import LogOptions
+    from ..models.model import Model
     from ..robots.robot import Gains
     from ..simulation.replay import LogReplay
 
@@ -64,20 +65,10 @@ def simulate(
     say("simulating from recorded states")
     replays = {"model": replay(learned, recording, settings, gains=gains)}
     if urdf is not None:
-        from ..models.geometry import model_of
-        from ..models.rigid_body import RigidBody
-
         say(f"simulating {urdf.name}")
-        known = model_of(RigidBody.from_urdf(urdf))
-        replays["urdf"] = replay(known, recording, settings, gains=gains)
+        replays["urdf"] = replay(_known(urdf), recording, settings, gains=gains)
     if plot is not None:
-        from ..report.replay_picture import draw_replay
-        from ..storage import write_whole
-
-        figure = draw_replay(replays["model"])
-        form = plot.suffix.removeprefix(".") or "png"
-        write_whole(plot, lambda file: figure.savefig(file, format=form, dpi=110))
-        say(f"drawn to {plot}")
+        _draw(replays["model"], plot)
     if as_json:
         payload = replays["model"].as_dict() | {
             "model": str(model),
@@ -91,6 +82,25 @@ def simulate(
         return
     for name, each in replays.items():
         _show(each, f"{model.name if name == 'model' else urdf} on {name_of(log)}")
+
+
+def _known(urdf: Path) -> "Model":
+    """Return the arm of a URDF as a model."""
+    from ..models.geometry import model_of
+    from ..models.rigid_body import RigidBody
+
+    return model_of(RigidBody.from_urdf(urdf))
+
+
+def _draw(replayed: "LogReplay", path: Path) -> None:
+    """Write the picture of a replay."""
+    from ..report.replay_picture import draw_replay
+    from ..storage import write_whole
+
+    figure = draw_replay(replayed)
+    form = path.suffix.removeprefix(".") or "png"
+    write_whole(path, lambda file: figure.savefig(file, format=form, dpi=110))
+    say(f"drawn to {path}")
 
 
 def _recording(logs: Sequence[Path], options: "LogOptions") -> "Recording":
