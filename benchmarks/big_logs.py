@@ -26,7 +26,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from delan.logs.options_file import options_path
+from delan.logs.option_text import options_path
 from delan.models.rigid_body import RigidBody
 from delan.motions.cosines import cosines
 from delan.robots.arms import WAM7

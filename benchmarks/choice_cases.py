@@ -43,6 +43,7 @@ from delan.paper.offline_cosines import REAL_FILE, recorded_real
 from delan.robots.arms import TWO_LINK, WAM4, WAM7
 from delan.robots.description import Arm
 
+from .mechanisms import Mechanism, coupled_wrist, palletiser, surgical
 from .real_logs import kuka as kuka_parts
 from .real_logs import panda as panda_parts
 
@@ -154,6 +155,7 @@ class LetterCase:
     """The published letters, those of `known` and the others."""
 
     known: str
+    options: tuple[str, ...] = ()
 
     def build(self, data: Path) -> Split:
         labels = np.load(data / "published_letters.npz")["labels"]
@@ -279,25 +281,31 @@ def existing(path: Path) -> Path:
 # Simulated logs
 
 
+Torques = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+
+
 @dataclass(frozen=True)
 class SimulatedArm:
-    """An arm with friction `d q̇ + F_c tanh(q̇/w)`; its rotors belong to `body`.
+    """An arm with friction `d q̇ + F_c tanh(q̇/w)`.
 
     Attributes:
-        middle, reach: the centre of its motions, and how far they may lead from it [rad].
+        conservative: its torques without friction, of columns of q, q̇ and q̈.
+        middle, reach: the centre of its motions, and how far they may lead from it [rad or m].
         viscous, coulomb: d [N m s/rad] and F_c [N m] of each joint.
     """
 
-    body: RigidBody
+    conservative: Torques
     middle: PerJoint
     reach: PerJoint
     viscous: PerJoint
     coulomb: PerJoint
 
     def torque(self, q: np.ndarray, qd: np.ndarray, qdd: np.ndarray) -> np.ndarray:
-        rows = zip(q, qd, qdd, strict=True)
-        rigid = np.array([self.body.inverse_dynamics(*row) for row in rows])
-        return rigid + self.viscous * qd + self.coulomb * np.tanh(qd / FRICTION_WIDTH)
+        return (
+            self.conservative(q, qd, qdd)
+            + self.viscous * qd
+            + self.coulomb * np.tanh(qd / FRICTION_WIDTH)
+        )
 
 
 @dataclass(frozen=True)
@@ -344,6 +352,7 @@ class SimulatedCase:
     unseen: Motion
     sensors: Sensors = Sensors()
     seed: int = 0
+    options: tuple[str, ...] = ()
 
     def build(self, data: Path) -> Split:
         """Return both parts; `data` is not needed."""
@@ -429,24 +438,50 @@ def equipped(
 ) -> SimulatedArm:
     """Return an arm with random rotors and friction, in proportion to what its joints carry."""
     rng = np.random.default_rng(seed)
-    joints = len(middle)
-    bare = make(np.zeros(joints))
+    bare = make(np.zeros(len(middle)))
     inertia = np.diag(bare.mass_matrix(middle))
-    states = middle + reach * rng.uniform(-0.5, 0.5, (100, joints))
+    usual = usual_torques(torques_of(bare), middle, reach, rng)
+    coulomb = rng.uniform(*COULOMB_SHARES, len(middle)) * usual
+    rotors = rng.uniform(*ROTOR_SHARES, len(middle)) * inertia
+    viscous = rng.uniform(*VISCOUS_SECONDS, len(middle)) * coulomb
+    return SimulatedArm(torques_of(make(rotors)), middle, reach, viscous, coulomb)
+
+
+def torques_of(body: RigidBody) -> Torques:
+    """Return the inverse dynamics of a body for columns."""
+
+    def torques(q: np.ndarray, qd: np.ndarray, qdd: np.ndarray) -> np.ndarray:
+        rows = zip(q, qd, qdd, strict=True)
+        return np.array([body.inverse_dynamics(*row) for row in rows])
+
+    return torques
+
+
+def usual_torques(
+    conservative: Torques, middle: PerJoint, reach: PerJoint, rng: np.random.Generator
+) -> PerJoint:
+    """Return the size of the torques at random states at rest, under random accelerations."""
+    states = middle + reach * rng.uniform(-0.5, 0.5, (100, len(middle)))
     pushes = rng.standard_normal(states.shape)
-    rest = np.zeros(joints)
-    rows = zip(states, pushes, strict=True)
-    torques = np.array([bare.inverse_dynamics(q, rest, qdd) for q, qdd in rows])
+    torques = conservative(states, np.zeros_like(states), pushes)
     usual = np.sqrt(np.mean(torques**2, axis=0))
-    usual = np.maximum(usual, LIGHT_JOINT * usual.max())
-    coulomb = rng.uniform(*COULOMB_SHARES, joints) * usual
-    return SimulatedArm(
-        body=make(rng.uniform(*ROTOR_SHARES, joints) * inertia),
-        middle=middle,
-        reach=reach,
-        viscous=rng.uniform(*VISCOUS_SECONDS, joints) * coulomb,
-        coulomb=coulomb,
-    )
+    return np.maximum(usual, LIGHT_JOINT * usual.max())
+
+
+def mechanism(make: Callable[[], Mechanism], seed: int) -> Callable[[], SimulatedArm]:
+    """Return the maker of a mechanism whose joints depend on its coordinates, with friction."""
+
+    def arm() -> SimulatedArm:
+        rng = np.random.default_rng(seed)
+        conservative = make().torques
+        reach = np.array(make().reach)
+        middle = np.zeros(len(reach))
+        usual = usual_torques(conservative, middle, reach, rng)
+        coulomb = rng.uniform(*COULOMB_SHARES, len(reach)) * usual
+        viscous = rng.uniform(*VISCOUS_SECONDS, len(reach)) * coulomb
+        return SimulatedArm(conservative, middle, reach, viscous, coulomb)
+
+    return arm
 
 
 def recorded(arm: SimulatedArm, motion: Motion, sensors: Sensors, rng: np.random.Generator) -> Rows:
@@ -624,6 +659,21 @@ CASES: dict[str, Case] = {
     ),
     "sim_wam7_slow": SimulatedCase(known_arm(WAM7, 11), SLOW, SLOW, WITH_VELOCITY, seed=11),
     "sim_arm7_noisy": SimulatedCase(random_arm(7, 12), FOURIER, RANDOM, NOISY, seed=12),
+    "sim_palletiser": SimulatedCase(mechanism(palletiser, 13), FOURIER, RANDOM, seed=13),
+    "sim_coupled_wrist": SimulatedCase(
+        mechanism(coupled_wrist, 14), RANDOM, FOURIER, WITH_VELOCITY, seed=14
+    ),
+    "sim_surgical_fourier": SimulatedCase(
+        mechanism(surgical, 15), FOURIER, RANDOM, seed=15, options=("--sliding", "2")
+    ),
+    "sim_surgical_random": SimulatedCase(
+        mechanism(surgical, 16),
+        RANDOM,
+        RANDOM,
+        WITH_VELOCITY,
+        seed=16,
+        options=("--sliding", "2"),
+    ),
 }
 
 # Logs whose delay must not depend on which half of them is used, and the shares of these halves.

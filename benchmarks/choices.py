@@ -41,7 +41,7 @@ from matplotlib.axes import Axes
 from delan.figures import INK, LEARNED, RIVAL, TRUTH, drawing
 from delan.storage import write_whole
 
-from .choice_cases import CASES, DELAY_LOGS, HALVES, RealCase, Rows, facts, novelty, part_of
+from .choice_cases import CASES, DELAY_LOGS, HALVES, Rows, facts, novelty, part_of
 from .results import FOLDER, read_results
 
 NAME = "choices"
@@ -160,13 +160,12 @@ def measure(name: str, data: Path) -> Outcome | Failure:
     """Write both parts of a case, run the command on them, and return its figures."""
     case = CASES[name]
     known, unseen = case.build(data)
-    options = case.options if isinstance(case, RealCase) else ()
     for rows in (known, unseen):
         facts(rows)  # refuses a part that no robot gives
     with tempfile.TemporaryDirectory() as folder:
         test = write_rows(Path(folder) / "unseen.npz", unseen)
         log = write_rows(Path(folder) / "known.npz", known)
-        fit = run_fit(log, ["--test", str(test), *options])
+        fit = run_fit(log, ["--test", str(test), *case.options])
     return fit if isinstance(fit, Failure) else Outcome.of(fit)
 
 

@@ -1,11 +1,13 @@
 """Logs exactly as their owners publish them, by the command line alone, to C code or a refusal.
 
-    python -m benchmarks.raw_logs [--data FOLDER] [--seconds 60] [panda kuka ur3 …]
+    python -m benchmarks.raw_logs [--data FOLDER] [panda kuka ur3 …]
 
-Each case is a list of at most three commands. The layouts of the Panda (four text files, a number a
-line) and of the KUKA (a MATLAB struct of structs, arrays of joints × samples in degrees) are made
-again from `../shared/data`. Told are the commands, their exit codes, the verdict of the fit and the
-seconds of each. Writes to `benchmarks/results`.
+Each case is three commands: `delan check FOLDER` without any option, the fit that it leads to, and
+the export. Numbers that no log says (sampling rates, gains of drives) are those of its owner. The
+layouts of the Panda (four text files, a number a line) and of the KUKA (a MATLAB struct of structs,
+arrays of joints × samples in degrees) are made again from `../shared/data`. The result has the
+commands, the command that the check proposes, exit codes, the verdict of the fit and the seconds of
+each. Writes to `benchmarks/results`.
 """
 
 import argparse
@@ -25,12 +27,9 @@ import scipy.io
 from .results import read_results, write_results
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
-FIT = "fit {log} -o {name}.delan --seconds {seconds} --json"
+CHECK = "check {folder} --json"
+FIT = "fit {log} -o {name}.delan --json"
 EXPORT = "export {name}.delan -o {name}_c"
-KUKA_MAP = (
-    "--map t=data.rec.time --map 'q=data.rec.act_pos_se_deg[0-2],data.rec.act_pos_mot_deg[3-5]' "
-    "--map tau=data.rec.act_trq"
-)
 
 
 def write_panda(data: Path, folder: Path) -> None:
@@ -54,33 +53,32 @@ def write_kuka(data: Path, folder: Path) -> None:
 
 
 MADE: dict[str, Callable[[Path, Path], None]] = {"panda": write_panda, "kuka": write_kuka}
-# The options of each log, after its path; robots are folders of the data.
-PANDA = "time.txt --join positions.txt --join velocities.txt --join torques.txt --columns 7"
+# What is checked first, as it lies there.
+FOLDERS = {"panda": ".", "kuka": ".", "wam": "{data}/wam7_real_neg_500Hz.npz"}
+# The logs of each fit with their options; folders of robots are those of the data.
 LOGS = {
-    "panda": PANDA,
-    "kuka": f"kuka.mat {KUKA_MAP}",
+    "panda": "time.txt --join positions.txt --join torques.txt --join velocities.txt --columns 7",
+    "kuka": "kuka.mat --map 'q=act_pos_se_deg[0-2],act_pos_mot_deg[3-5]'",
     "wam": "{data}/wam7_real_neg_500Hz.npz --rate 500 --kp 200,300,100,100,10,10,2.5 "
     "--kd 7,15,5,2.5,.3,.3,.05 --offset q_des:0,.5876,0,1.36,0,-.321,-1.57",
     "ur3": "{data}/robots/ur3 --map t=mt --map q=mq --map qd=mdq --map tau=mtorque --flip tau",
-    "ur10": "{data}/robots/ur10/exciting.db3",
+    "ur10": "{data}/robots/ur10",
     "double_pendulum": "{data}/robots/double_pendulum",
-    "med7": "{data}/robots/med7/measurements.csv --rate 100",
-    "z1": "{data}/robots/z1/traj_0.npz --joints 0,1,2,3,4,5",
+    "med7": "{data}/robots/med7 --rate 100",
+    "z1": "{data}/robots/z1 --joints 0,1,2,3,4,5",
     "go2": "{data}/robots/go2",
     "servo": "{data}/robots/servo",
 }
 
 
-def typed(name: str, data: Path, seconds: float) -> list[str]:
+def typed(name: str, data: Path) -> list[str]:
     """Return the commands of a case."""
+    folder = FOLDERS.get(name, f"{{data}}/robots/{name}").format(data=data)
     log = LOGS[name].format(data=data)
-    return [
-        FIT.format(log=log, name=name, seconds=seconds),
-        EXPORT.format(name=name),
-    ]
+    return [CHECK.format(folder=folder), FIT.format(log=log, name=name), EXPORT.format(name=name)]
 
 
-def run_case(name: str, data: Path, seconds: float) -> dict[str, Any]:
+def run_case(name: str, data: Path) -> dict[str, Any]:
     """Type the commands of a case in an empty folder until one refuses."""
     steps = []
     outcome: dict[str, Any] = {"commands": steps}
@@ -88,7 +86,7 @@ def run_case(name: str, data: Path, seconds: float) -> dict[str, Any]:
         folder = Path(place)
         if name in MADE:
             MADE[name](data, folder)
-        for command in typed(name, data, seconds):
+        for command in typed(name, data):
             began = time.perf_counter()
             words = [sys.executable, "-m", "delan.cli.main", *shlex.split(command)]
             done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
@@ -100,13 +98,18 @@ def run_case(name: str, data: Path, seconds: float) -> dict[str, Any]:
                     "seconds": seconds_taken,
                 }
             )
+            if command.startswith("check"):
+                # The check may refuse the log: it says how to read it, and the next command does.
+                checked = json.loads(done.stdout)
+                proposed = checked.get("command") or checked.get("next") or ""
+                outcome["proposed"] = proposed.replace(str(data), "DATA")
             if command.startswith("fit") and not done.returncode:
                 payload = json.loads(done.stdout)
                 outcome["decision"] = payload.get("decision")
                 outcome["verdict"] = payload.get("verdict")
             if "Traceback" in done.stderr:
                 outcome["traceback"] = done.stderr[-2000:]
-            if done.returncode:
+            if done.returncode and not command.startswith("check"):
                 outcome["refusal"] = done.stderr.replace(str(data), "DATA").strip()[-400:]
                 break
         outcome["c_code"] = any(folder.glob(f"{name}_c/*.c"))
@@ -116,7 +119,6 @@ def run_case(name: str, data: Path, seconds: float) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=DATA)
-    parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(LOGS)}")
     options = parser.parse_args()
     if not options.data.is_dir():
@@ -124,7 +126,7 @@ def main() -> None:
         return
     outcomes = read_results("raw_logs").get("cases", {})
     for name in options.cases or LOGS:
-        outcomes[name] = run_case(name, options.data.resolve(), options.seconds)
+        outcomes[name] = run_case(name, options.data.resolve())
         print(name, json.dumps(outcomes[name], ensure_ascii=False), flush=True)
         write_results("raw_logs", {"cases": outcomes})
 

@@ -1,11 +1,13 @@
 """Whether learned models move like their robots: logs replayed with `delan simulate`.
 
-    python -m benchmarks.replays [--data FOLDER] [CASE …]
+    python -m benchmarks.replays [--data FOLDER] [--models FOLDER] [CASE …]
 
 Each case of `choice_cases.py` is fitted by the command and replayed on its unseen motion: open loop
 from recorded states, and closed loop where the log's controller is known. The WAM is replayed by
 the arm of classical identification as well, which knows the kinematics and has Coulomb and viscous
-friction. Writes to `benchmarks/results/replays.json`, case by case.
+friction. `acceleration_nmse` is that of the accelerations that follow from the torques, per joint.
+With `--models` the fitted models are kept in that folder, and those of a run before are replayed.
+Writes to `benchmarks/results/replays.json`, case by case.
 """
 
 import argparse
@@ -18,16 +20,20 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import jax
 import numpy as np
 
+from delan.cli.log_options import read_for_model
 from delan.identification.identify import IdentifySettings, identify
 from delan.learning.scores import evaluate
+from delan.logs.options import LogOptions
 from delan.logs.preparation import PreparationSettings, prepare
 from delan.logs.reading import read_log
 from delan.models.geometry import model_of
 from delan.robots.arms import WAM7_ANALYTIC
 from delan.robots.robot import Gains
 from delan.simulation.replay import replay
+from delan.storage import read_model
 
 from .choice_cases import CASES
 from .choices import Failure, run_fit, write_rows
@@ -63,25 +69,37 @@ REPLAYED = {
 }
 
 
-def measure(name: str, data: Path) -> dict[str, Any]:
+def measure(name: str, data: Path, folder: Path) -> dict[str, Any]:
     """Fit a case and replay its unseen motion; return errors by horizon and of the closed loop."""
     known, unseen = CASES[name].build(data)
-    with tempfile.TemporaryDirectory() as folder:
-        log = write_rows(Path(folder) / "known.npz", known)
-        test = write_rows(Path(folder) / "unseen.npz", unseen)
+    log = write_rows(folder / f"{name}.npz", known)
+    test = write_rows(folder / f"{name}_test.npz", unseen)
+    model = log.with_suffix(".delan")
+    if not model.exists():
         fit = run_fit(log, ["--model", "chain", *getattr(CASES[name], "options", ())])
         if isinstance(fit, Failure):
             raise SystemExit(f"{name}: {fit.failed}")
-        command = [sys.executable, "-m", "delan.cli.main", "simulate"]
-        command += [str(log.with_suffix(".delan")), "--log", str(test), "--json"]
-        ran = subprocess.run(
-            [*command, *REPLAYED[name].options], capture_output=True, text=True, check=True
-        )
-        replayed = json.loads(ran.stdout)
-        result = {key: replayed[key] for key in ("open_loop", "closed_loop")}
-        if name == "wam_4runs":
-            result["identified"] = _identified(log, test, REPLAYED[name])
+    command = [sys.executable, "-m", "delan.cli.main", "simulate"]
+    command += [str(model), "--log", str(test), "--json"]
+    ran = subprocess.run(
+        [*command, *REPLAYED[name].options], capture_output=True, text=True, check=True
+    )
+    replayed = json.loads(ran.stdout)
+    result = {key: replayed[key] for key in ("open_loop", "closed_loop")}
+    result["acceleration_nmse"] = _acceleration_nmse(model, test)
+    if name == "wam_4runs":
+        result["identified"] = _identified(log, test, REPLAYED[name])
     return result
+
+
+def _acceleration_nmse(path: Path, test: Path) -> list[float]:
+    """Errors of accelerations on unseen motion, prepared as the model's own log was."""
+    with jax.enable_x64(True):
+        stored = read_model(path)
+        _, dataset = read_for_model(path, stored, [test], LogOptions())
+        accelerations = evaluate(stored.model, dataset, rollouts=False).acceleration
+    assert accelerations is not None
+    return list(accelerations.nmse)
 
 
 def _identified(log: Path, test: Path, case: ReplayedCase) -> dict[str, Any]:
@@ -103,6 +121,7 @@ def _identified(log: Path, test: Path, case: ReplayedCase) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(REPLAYED))
+    parser.add_argument("--models", type=Path, help="folder where fitted models are kept")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     options = parser.parse_args()
     if not options.data.is_dir():
@@ -112,7 +131,10 @@ def main() -> None:
     results = read_results(NAME)
     cases = results.get("cases", {})
     for name in options.cases or REPLAYED:
-        cases[name] = measure(name, options.data)
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = options.models or Path(temporary)
+            folder.mkdir(parents=True, exist_ok=True)
+            cases[name] = measure(name, options.data, folder)
         _show(name, cases[name])
         write_results(NAME, {"cases": cases})
 

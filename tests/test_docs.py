@@ -6,6 +6,7 @@ import re
 import shlex
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import typer.main
@@ -84,22 +85,63 @@ def test_every_public_name_says_what_it_is(name):
     assert len((getattr(delan, name).__doc__ or "").strip()) > 20
 
 
-@pytest.mark.parametrize("run", ["usual", "quick"])
-def test_the_claims_are_those_of_the_run(run):
-    page = (ROOT / "docs" / "reproduction.md").read_text()
-    for claim in json.loads((ROOT / "docs" / "reproduction" / run / "claims.json").read_text()):
-        assert (
-            f"| {claim['claim']} | {claim['asked']} | {claim['measured']} | {claim['seeds']} |"
-            in page
-        )
+def script(path: Path) -> ModuleType:
+    """Import a script of the documentation."""
+    spec = spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+TABLE = script(ROOT / "docs" / "reproduction" / "table.py")
+
+
+def test_the_page_shows_the_runs_as_they_are_stored():
+    text = (ROOT / "docs" / "reproduction.md").read_text()
+    assert text == TABLE.page(), "`python docs/reproduction/table.py` writes the page again"
+    for run in TABLE.RUNS:
+        stored = json.loads((ROOT / "docs" / "reproduction" / run / "claims.json").read_text())
+        assert all(claim["measured"] in text for claim in stored)
+
+
+def test_a_run_is_stored_with_the_code_of_each_experiment(tmp_path, monkeypatch):
+    monkeypatch.setattr(TABLE, "HERE", tmp_path / "docs")
+    (tmp_path / "docs").mkdir()
+    for name, code in (("noise", "a1"), ("tuning", "b2"), ("noise", "c3")):
+        results = tmp_path / code
+        (results / "figures").mkdir(parents=True)
+        (results / "figures" / f"{name}-{code}.png").touch()
+        facts = {
+            "letters": "own",
+            "cells": 4,
+            "seeds": 2,
+            "core_seconds": 8.0,
+            "failed": 0,
+            "missing": 3,
+            "codes": [code],
+            "figures": {f"{name}-{code}": "Errors."},
+        }
+        late = {**facts, "failed": 1}
+        (results / "run.json").write_text(json.dumps({name: facts, "late": late}))
+        claim = {"experiment": name, "claim": f"A claim of {code}.", "asked": "1", "ours": False}
+        claim |= {"measured": "2", "seeds": 2, "holds": "yes", "remark": ""}
+        (results / "claims.json").write_text(json.dumps([claim, {**claim, "experiment": "late"}]))
+        TABLE.store("usual", results)
+    text = TABLE.section("usual")
+    assert "`c3`" in text
+    assert "| 4 of 7 | 2 |" in text
+    assert "`b2`" in text
+    assert "`a1`" not in text
+    assert "late" not in text
+    assert "✓ holds: 2" in text
+    figures = sorted(path.name for path in (tmp_path / "docs" / "usual").glob("*.png"))
+    assert figures == ["noise-c3.png", "tuning-b2.png"]
 
 
 def test_the_picture_of_the_rooms_is_of_the_imports_as_they_are():
-    spec = spec_from_file_location("arrows", ROOT / "docs" / "extensions" / "arrows.py")
-    assert spec is not None
-    assert spec.loader is not None
-    drawing = module_from_spec(spec)
-    spec.loader.exec_module(drawing)
+    drawing = script(ROOT / "docs" / "extensions" / "arrows.py")
     picture = (ROOT / "docs" / "_arrows.svg").read_text()
     assert drawing.described(drawing.arrows()) in picture, (
         "imports have changed: `make docs` draws the picture anew"

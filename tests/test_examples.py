@@ -6,10 +6,18 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
+FOLDER = Path(__file__).parents[1] / "examples"
+# A shorter fit of the same loop is in `learning/test_model_fit.py`.
+LONG = {"five_bar"}
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def examples():
+    for path in sorted(FOLDER.glob("*.py")):
+        marks = [pytest.mark.slow] if path.stem in LONG else []
+        yield pytest.param(path, marks=marks, id=path.stem)
+
+
+@pytest.mark.parametrize("path", examples())
 def test_example(path, tmp_path):
     result = subprocess.run(
         [sys.executable, path], cwd=tmp_path, capture_output=True, text=True, timeout=300

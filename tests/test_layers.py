@@ -10,17 +10,16 @@ import delan
 
 ROOT = Path(__file__).parents[1] / "src" / "delan"
 LAYERS = [
-    {"errors"},
+    {"errors", "text_file"},
     {"joints"},
     {"mechanics", "logs", "motions"},
     {"models"},
     {"robots"},
     {"model_header", "array_file"},
     {"storage"},
-    {"solvers"},
+    {"simulation", "solvers"},
     {"identification"},
     {"learning"},
-    {"simulation"},
     {"deploy"},
     {"online", "figures"},
     {"paper"},
@@ -32,6 +31,7 @@ HOMES = {
     "pinocchio": {"models/rigid_body.py"},
     # The second is copied beside exported robots, where it runs without delan.
     "mujoco": {"robots/mujoco_robot.py", "deploy/simulator/load.py"},
+    "gymnasium": {"simulation/environment.py"},
     "pybullet": {"robots/pybullet_robot.py"},
     "optax": {"solvers/adam.py"},
     "casadi": {"deploy/casadi_export.py"},

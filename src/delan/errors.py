@@ -85,12 +85,19 @@ class DataError(DelanError, ValueError):
 
 
 class UnreadableLogsError(DelanError, ValueError):
-    """Several logs that cannot be read, one line for each."""
+    """Several logs that cannot be read, one line for each problem."""
 
     has_lines = True
 
     def __init__(self, heading: str, problems: Sequence[DataError]):
-        super().__init__("\n  ".join([heading, *map(str, problems)]))
+        alike: dict[tuple[str | None, str], list[DataError]] = {}
+        for problem in problems:
+            alike.setdefault((problem.column, problem.problem), []).append(problem)
+        lines = [heading]
+        for first, *others in alike.values():
+            more = f" (and {len(others)} more of the same kind)" if others else ""
+            lines.append(f"{first}{more}")
+        super().__init__("\n  ".join(lines))
 
 
 class ModelFileError(DelanError, ValueError):

@@ -195,11 +195,13 @@ def test_a_check_of_a_folder_names_every_file_that_cannot_be_read(folder, tmp_pa
     (tmp_path / "notes.csv").write_text("hello\n")
     alone = typed("check", ".")
     assert alone.exit_code == 2
-    assert alone.stderr.startswith("delan: notes.csv: no joint columns in the header (hello)")
+    advice, error = alone.stderr.splitlines()
+    assert advice == "The others can be read: delan check arm.npz"
+    assert error.startswith("delan: notes.csv: no joint columns in the header (hello)")
     (tmp_path / "other.csv").write_text("time;foo\n1;2\n")
     both = typed("check", ".")
     assert both.exit_code == 2
-    first, *rest = both.stderr.splitlines()
+    _, first, *rest = both.stderr.splitlines()
     assert first == "delan: 2 of 3 files cannot be read:"
     assert [line.split(":")[0] for line in rest] == ["  notes.csv", "  other.csv"]
 

@@ -136,14 +136,18 @@ def test_nothing_typed_means_auto_and_each_step_is_printed(folder, contest, monk
         "delan: training the feed-forward network",
         "delan: drawing the page",
     ]
-    assert shown.stdout.startswith("Deploy the chain: on ")
     assert "» chain" in shown.stdout
-    assert shown.stdout.endswith(
-        "Model: arm.delan\nPage: page.html\nMotion to record next: arm.next.npz\n"
+    assert (
+        "Model: arm.delan\nPage: page.html\nMotion to record next: arm.next.npz\n" in shown.stdout
     )
+    assert shown.stdout.endswith("gate arm.delan --log OTHER_LOG --limits LIMITS.toml\n")
+    assert "C code: delan export arm.delan\n" in shown.stdout
     with np.load(folder / "arm.next.npz") as motion:
         assert motion["q"].shape == motion["qdd"].shape == (len(motion["t"]), 2)
-    lines = [line for line in shown.stdout.splitlines()[1:] if not line.startswith("Note: ")]
+    to_control, to_simulate, *others = shown.stdout.splitlines()
+    assert to_control.startswith("Deploy the chain: on ")
+    assert "simulate" in to_simulate.lower()
+    lines = [line for line in others if not line.startswith("Note: ")]
     assert max(map(len, lines)) <= 80
     assert (folder / "page.html").exists()
 

@@ -1,6 +1,7 @@
 """Commands on logs that need options: kept beside the log, with the model, or not understood."""
 
 import json
+import shlex
 
 import numpy as np
 import pytest
@@ -10,11 +11,15 @@ from delan import storage
 from delan.cli.log_options import read_options
 from delan.cli.main import app
 from delan.errors import SettingsError
-from delan.logs.option_words import option_words
+from delan.logs.option_text import option_words
+from delan.logs.options import LogOptions
 from delan.logs.reading import read_log
+from delan.robots.arms import TWO_LINK
 from tests.hostile import models
+from tests.logs.test_joined_logs import flat_files
 from tests.logs.test_log_formats import table
-from tests.support.log_writers import motion
+from tests.support.faulty_logs import clean
+from tests.support.log_writers import motion, write_csv, write_npz
 
 RUNNER = CliRunner()
 
@@ -124,3 +129,113 @@ def test_a_matrix_in_a_file(tmp_path):
     path = tmp_path / "gears.txt"
     path.write_text("# of the wrist\n50 0\n50 -80\n")
     assert read_options(transmission=str(path)).transmission == ((50.0, 0.0), (50.0, -80.0))
+
+
+def test_a_conversion_never_takes_the_place_of_its_log(tmp_path):
+    path = write_csv(tmp_path / "a.csv", motion())
+    before = path.read_bytes()
+    link = tmp_path / "b.csv"
+    link.symlink_to(path)
+    for out in (path, link):
+        for log in (path, tmp_path):
+            result = RUNNER.invoke(app, ["convert", str(log), "-o", str(out)])
+            assert result.exit_code == 1
+            assert f"{out} is read, too; give another output path" in result.output
+    assert path.read_bytes() == before
+
+
+def checked(*words):
+    """Return the exit code and the guess of `delan check --json`."""
+    result = RUNNER.invoke(app, ["check", *map(str, words), "--json"])
+    return result.exit_code, json.loads(result.stdout)
+
+
+def test_files_of_one_log_are_put_together(tmp_path):
+    data = motion(dof=7)
+    flat_files(tmp_path, data)
+    for given in (tmp_path, tmp_path / "positions.txt"):
+        code, payload = checked(given)
+        assert code == 2
+        assert payload["understood"]
+        words = shlex.split(payload["command"])
+        assert words[2] == str(tmp_path / "time.txt")
+        assert words[words.index("--columns") + 1] == "7"
+    assert RUNNER.invoke(app, words[1:]).exit_code in (0, 1)
+    without = [word for word in words[1:] if word not in ("--columns", "7")]
+    assert "give --columns 7" in RUNNER.invoke(app, without).output
+
+
+def test_a_guess_takes_moving_columns_no_switches_and_only_what_is_needed(tmp_path):
+    data = motion(200)
+    still = np.where(np.arange(3) < 2, data["q"], 0.0)
+    moving = np.where(np.arange(3) < 2, 0.0, data["q"])
+    arrays = {"time": data["t"], "torque": data["tau"], "pos_a": still, "pos_b": moving}
+    write_npz(tmp_path / "a.npz", arrays)
+    _, payload = checked(tmp_path / "a.npz")
+    words = shlex.split(payload["command"])
+    assert words[3:] == ["--map", "q=pos_a[0-1],pos_b[2-2]"]
+    np.savez(tmp_path / "b.npz", t=data["t"], q=data["q"], torque_enable=np.ones(200))
+    _, payload = checked(tmp_path / "b.npz")
+    assert not payload["understood"]
+    assert "torque_enable" not in payload["command"]
+    assert payload["needs"][0].startswith("torques")
+
+
+def test_what_no_log_says_is_a_placeholder_in_the_command(tmp_path):
+    data = motion(200)
+    names = {f"q_{joint}": data["q"][:, joint] for joint in range(3)}
+    names |= {f"tau_{joint}": data["tau"][:, joint] for joint in range(3)}
+    names |= {f"tau_ext_{joint}": data["tau"][:, joint] for joint in range(3)}
+    path = table(tmp_path / "a.csv", names)
+    _, payload = checked(path)
+    assert payload["command"] == f"delan check {path} --rate HZ"
+    # A pattern means the joints with numbers, not those called ext_0.
+    options = LogOptions(rate=100.0, map={"tau": "tau_{}"})
+    np.testing.assert_allclose(read_log(path, options).tau, data["tau"])
+
+
+def test_the_next_command_leaves_dead_joints_out_and_turns_signs(tmp_path):
+    data = clean("wam7").columns
+    columns = {name: data[name] for name in ("t", "q", "qd")}
+    write_npz(tmp_path / "a.npz", {**columns, "tau": -data["tau"]})
+    shown = RUNNER.invoke(app, ["check", str(tmp_path / "a.npz")]).output
+    assert f"Next: delan fit {tmp_path / 'a.npz'} --flip tau" in shown
+    columns["qd"] = np.where(np.arange(data["qd"].shape[1]) == 0, 0.0, data["qd"])
+    write_npz(tmp_path / "b.npz", {**columns, "tau": data["tau"]})
+    shown = RUNNER.invoke(app, ["check", str(tmp_path / "b.npz")]).output
+    rest = ",".join(str(joint) for joint in range(1, data["q"].shape[1]))
+    assert f"Next: delan fit {tmp_path / 'b.npz'} --joints {rest}" in shown
+
+
+def test_files_that_are_understood_are_named_beside_one_that_is_not(tmp_path):
+    data = motion(200)
+    good = table(tmp_path / "a.csv", {"t": data["t"], "q0": data["q"][:, 0], "tau0": data["t"]})
+    (tmp_path / "b.csv").write_text("a,b\n1,2\n")
+    shown = RUNNER.invoke(app, ["check", str(tmp_path)]).output
+    assert f"The others can be read: delan check {good}" in shown
+
+
+def test_torques_of_a_model_are_drawn_beside_those_of_a_log(tmp_path):
+    two = models.motion(600, 0)
+    write_npz(tmp_path / "a.npz", {name: getattr(two, name) for name in ("t", "q", "qd", "tau")})
+    storage.save(models.originals()["chain"], tmp_path / "m.delan")
+    picture = tmp_path / "a.png"
+    words = ["evaluate", str(tmp_path / "m.delan"), str(tmp_path / "a.npz")]
+    result = RUNNER.invoke(app, [*words, "--plot", str(picture)])
+    assert result.exit_code == 0, result.output
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_motions_for_a_described_robot_keep_its_limits(tmp_path):
+    urdf = tmp_path / "arm.urdf"
+    urdf.write_text(TWO_LINK.urdf().replace('velocity="10.0"', 'velocity="0.5"', 1))
+    out = tmp_path / "a.npz"
+    words = ["references", "cosines", "--urdf", str(urdf), "-o", str(out)]
+    result = RUNNER.invoke(app, words)
+    assert result.exit_code == 0, result.output
+    speed = np.abs(np.load(out)["qd"]).max(axis=0)
+    assert speed[0] <= 0.5 < speed[1]
+    urdf.write_text(TWO_LINK.urdf().replace('velocity="10.0"', 'velocity="0"', 1))
+    refused = RUNNER.invoke(app, words)
+    assert refused.exit_code == 1
+    assert "shoulder has no limit of its speed" in refused.output

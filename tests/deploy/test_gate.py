@@ -120,6 +120,16 @@ def test_friction_that_drives_is_refused():
     )
 
 
+def test_a_simulator_that_drifts_is_refused():
+    settings = replace(FEW, simulate=True)
+    sound_one = _Examiner(sound(), TWO_LINK.limits, motions(20, 21), settings).drift()
+    assert sound_one.passed
+    assert sound_one.name == "replay"
+    # A brake that the robot does not have.
+    stuck = changed("viscous", [40.0, 20.0])
+    assert not _Examiner(stuck, TWO_LINK.limits, motions(20, 21), settings).drift().passed
+
+
 def test_a_spike_where_nothing_was_measured_is_refused():
     limits = TWO_LINK.limits
     found = examine(changed("stribeck", 20 * limits.torque), limits, motions(20, 21), FEW)
@@ -231,7 +241,7 @@ def test_limits_come_from_a_file_or_from_a_urdf(tmp_path):
         limits_of_urdf(urdf, Joints.revolute(3))
     with pytest.raises(
         SettingsError,
-        match=r"none\.toml: cannot be read \(No such file or directory\); give a file",
+        match=r"none\.toml: cannot be read: No such file or directory; check the path; limits",
     ):
         read_limits(tmp_path / "none.toml", Joints.revolute(2))
 
@@ -245,7 +255,9 @@ def test_limits_come_from_a_file_or_from_a_urdf(tmp_path):
         ("torque = 0", "every joint needs a torque limit"),
         ("torque = 1\nlower = 2\nupper = 1", "needs lower ≤ upper"),
         ("torqe = 1", "unknown limit 'torqe'"),
-        ("torque = ", "is not TOML"),
+        ("torque = ", "is no TOML"),
+        ("torque = 1" + "0" * 400, "an integer that no float can hold"),
+        ("torque = 1" + "0" * 5000, "is no TOML"),
     ],
 )
 def test_wrong_limits_are_refused(text, message, tmp_path):
@@ -283,7 +295,10 @@ def test_every_check_says_what_to_do():
     network = FeedForwardNetwork(
         TWO_LINK.joints, FeedForwardSettings(width=8), key=jax.random.key(0)
     )
-    found = (examine(item, TWO_LINK.limits, motions(20, 21), FEW) for item in (sound(), network))
+    settings = replace(FEW, simulate=True)
+    found = (
+        examine(item, TWO_LINK.limits, motions(20, 21), settings) for item in (sound(), network)
+    )
     result = {check.name: check.cure for certificate in found for check in certificate.checks}
     result["unseen motion"] = unseen_motion(1.0).cure
     assert result.keys() == CHECKS.keys()

@@ -1,4 +1,4 @@
-"""`python -m tests.hostile models|logs|signals --count N --seed S`: attack, report what broke.
+"""`python -m tests.hostile models|logs|folders|signals --count N`: attack, report what broke.
 
 Each attack is a module of this package with a class `Trial(folder)`, whose method `attack(number,
 seed, outcome)` tries one case. A case depends on its number and the seed alone: `--first` runs it
@@ -13,6 +13,7 @@ from . import crew
 ATTACKS = {
     "models": "model files whose bytes, fields, arrays and shapes were changed",
     "logs": "logs of every format whose bytes and values were changed",
+    "folders": "joined files, data sets, packs and options beside a log that were changed",
     "signals": "random signals to the processes of `delan online`",
 }
 

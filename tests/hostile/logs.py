@@ -1,5 +1,6 @@
 """Logs of every format that were changed, through check, fit up to its training, and evaluate."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -64,22 +65,26 @@ def changed_values(data: dict[str, np.ndarray], rng: np.random.Generator) -> Non
         first = int(rng.integers(rows - count + 1))
         for column in data:
             data[column] = data[column][first : first + count]
-    else:
-        data["t"] = np.repeat(data["t"][::2], 2)[:rows]
+    elif "t" in data:
+        data["t"] = np.repeat(data["t"][::2], 2)[: len(data["t"])]
 
 
 class TrainingError(BaseException):
     """A fit has come to its first training. Not an `Exception`: nothing on its way catches it."""
 
 
-def dry_fit(path: Path) -> None:
-    """Run `delan fit` up to its first training: read, check, prepare and split the log."""
+def dry_fit(path: Path, words: Sequence[object] = ()) -> None:
+    """Run `delan fit` up to its first training: read, check, prepare and split the log.
+
+    `words` are the log and its options, if they are more than the path.
+    """
 
     def train(*_: object) -> None:
         raise TrainingError
 
     with patch.object(Chain, "fit", train), suppress(TrainingError):
-        command("fit", path, "--cutoff", 5, "--out", path.with_suffix(".delan"))
+        out = path.with_suffix(".delan")
+        command("fit", *(words or [path]), "--cutoff", 5, "--out", out)
 
 
 class Trial:

@@ -1,6 +1,6 @@
 """Hostile files and signals, a few in every run and thousands in the long one.
 
-`python -m tests.hostile models|logs|signals --count N --seed S` runs more and says what broke.
+`python -m tests.hostile models|logs|folders|signals --count N` runs more and says what broke.
 """
 
 import subprocess
@@ -19,7 +19,7 @@ def attacked(attack: str, count: int, seed: int) -> str:
     return run.stdout
 
 
-@pytest.mark.parametrize("attack", ["models", "logs"])
+@pytest.mark.parametrize("attack", ["models", "logs", "folders"])
 def test_hostile_files_are_answered_or_refused(attack):
     assert "0 faults" in attacked(attack, 30, seed=0)
 
@@ -41,7 +41,7 @@ def test_no_signal_of_many_leaves_anything_behind():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("attack", ["models", "logs"])
+@pytest.mark.parametrize("attack", ["models", "logs", "folders"])
 def test_twenty_thousand_hostile_files_are_answered_or_refused(attack):
     assert "20000 cases, 0 faults" in attacked(attack, 20_000, seed=1)
 

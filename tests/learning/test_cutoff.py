@@ -12,13 +12,13 @@ from scipy.interpolate import make_interp_spline
 from delan.errors import DataError, SettingsError
 from delan.joints import Body, Dataset, Recording
 from delan.learning.contenders import Constant, Network
-from delan.learning.cutoff import CutoffSearch, choose_preparation
+from delan.learning.cutoff import ArmSearch, ArmTrial, CutoffSearch, choose_preparation
 from delan.learning.fit import Fit, fit
 from delan.learning.friction_search import START
 from delan.learning.model_fit import TrainingStart, fit_model
 from delan.learning.more_data import learning_curve, next_motion
 from delan.learning.scores import TorqueSize, evaluate
-from delan.learning.study import Study
+from delan.learning.study import CrossFit, Study
 from delan.learning.urdf_contenders import ChainNearUrdf, Identified
 from delan.logs.preparation import PreparationSettings, prepare
 from delan.logs.split import hold_out
@@ -28,7 +28,9 @@ from delan.models.model import Model
 from delan.models.rigid_body import RigidBody
 from delan.robots.arms import TWO_LINK
 from delan.robots.robot_files import urdf_of
+from delan.solvers.loss import Objective
 from delan.solvers.training import TrainingSettings
+from tests.support.members import chain
 from tests.support.random_arms import swung
 
 RATE, DELAY = 250.0, 0.012
@@ -282,3 +284,25 @@ def test_a_stop_ends_it_early_without_a_fault():
     assert result.interrupted
     assert result.trusted is None
     assert {entry.name for entry in result.entries} == {"chain", "constant"}
+
+
+def test_an_arm_that_two_searches_found_comes_before_a_lone_better_one(monkeypatch):
+    dataset = swung(BODY, TWO_LINK.limits, range(3), samples=300)
+    study = Study.of(dataset, key=jax.random.key(0))
+    lone, found, other = (Model(chain(dataset.joints, seed)) for seed in range(3))
+    ends = [(lone, 0.009), (found, 0.010), (found, 0.011), (other, 0.5)]
+
+    def searched(search, number):
+        start, validation = ends[number]
+        nothing = CrossFit((), (), (), study.torque_size)
+        return ArmTrial(start, Objective(), nothing, validation)
+
+    monkeypatch.setattr(ArmSearch, "_searched", searched)
+    four = ArmSearch(study, "chain", 4, lambda: False).run()
+    assert four.confirmed
+    assert four.start is found
+    assert four.others == (lone,)
+    two = ArmSearch(study, "chain", 2, lambda: False).run()
+    assert not two.confirmed
+    assert two.start is lone
+    assert two.others == (found,)

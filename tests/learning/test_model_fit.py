@@ -28,6 +28,7 @@ from delan.solvers.marquardt import MarquardtSettings
 from delan.solvers.plan import plan
 from delan.solvers.training import TrainingSettings
 from tests.support.members import noisy, pendulum
+from tests.support.odd_robots import FiveBar, driven
 
 WRONG: Any = "wrong"
 SMALL = LagrangianNetworkSettings(width=8)
@@ -519,3 +520,11 @@ def test_the_network_of_the_paper_learns_a_pendulum():
     assert evaluate(result.model, pendulum(seed=9)).torque.nmse_mean < 0.02
     with pytest.raises(SettingsError, match="gravity='potential'"):
         plan(PAPER.network, pendulum(), replace(settings, accelerations="none"))
+
+
+def test_a_network_learns_a_five_bar_in_the_coordinates_of_its_motors():
+    robot = FiveBar()
+    settings = TrainingSettings(epochs=40)
+    study = Study.of(driven(robot, range(3), samples=600), settings, key=jax.random.key(0))
+    model = fit_model(study, LagrangianNetworkSettings(width=16)).model
+    assert evaluate(model, driven(robot, [7], samples=200)).torque.nmse_mean < 1e-3

@@ -8,12 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from delan.joints import Joints
 from delan.learning.fit import Fit
 from delan.learning.refit import ambiguity, disagreement
 from delan.learning.study import CrossFit, Entry
 from delan.learning.uncertainty import torque_bands, trust_by_folds
-from delan.learning.verdict import judge, ranked
+from delan.learning.verdict import judge, judge_motion, ranked
 from delan.robots.arms import TWO_LINK
+from delan.simulation.replay import HorizonError, LogReplay
 from tests.support.members import trust_in
 from tests.support.simulated_logs import known_fit
 
@@ -145,3 +147,27 @@ def test_the_band_of_folds_holds_its_share_and_grows_outside_the_domain(fit):
     distance = float(trusted.in_domain(q, far))
     assert distance > 2
     assert float(trust_in(trusted).widening(q, far)) == pytest.approx(distance)
+
+
+def strayed(over_hold: tuple[float, ...], hold: float = 0.1) -> LogReplay:
+    """A replay of a robot whose joints move by `hold` from constant speed."""
+    rmse = tuple(hold * share for share in over_hold)
+    joints = Joints.revolute(len(over_hold))
+    nothing = np.zeros((0, 0, len(over_hold)))
+    errors = {0.5: HorizonError(rmse, over_hold, 30)}
+    return LogReplay(joints, errors, None, np.zeros(0), nothing, nothing, 0.01)
+
+
+def test_a_model_that_strays_is_no_simulator():
+    good = judge_motion(strayed((0.1, 0.2, 0.4)))
+    assert good.decision == "simulate"
+    assert (good.error, good.worst_error) == pytest.approx((0.2, 0.4))
+    assert judge_motion(strayed((0.1, 0.2, 0.6))).decision == "doubtful"
+    refused = judge_motion(strayed((0.1, 1.5, 0.2)))
+    assert (refused.decision, refused.worst_error) == ("refuse", 1.5)
+    assert judge_motion(strayed((0.1, float("nan"), 0.2))).decision == "refuse"
+
+
+def test_a_joint_that_hardly_moves_does_not_count_against_a_simulator():
+    # 3e-5 rad of error beside 1e-5 rad of motion: less than the resolution of most robots.
+    assert judge_motion(strayed((3.0, 3.0), hold=1e-5)).decision == "simulate"

@@ -11,7 +11,7 @@ from delan.errors import DataError
 from delan.joints import Recording
 from delan.logs.options import LogOptions
 from delan.logs.reading import read_log, stream_log
-from tests.support.log_writers import NAMES, motion, write_bag, write_topics
+from tests.support.log_writers import NAMES, motion, write_bag, write_joint_messages, write_topics
 
 DATA = motion(20)
 GRIPPER = {"name": ["finger"], "position": np.ones(1), "velocity": np.ones(1), "effort": np.ones(1)}
@@ -54,12 +54,12 @@ def test_the_topic_of_the_joints_is_the_likely_one_or_the_one_mapped(tmp_path):
     same(read_log(two, LogOptions(map={"q": "/right"})))
     with pytest.raises(
         DataError,
-        match=r"--map q=/up is not a topic of .*JointState; it has /left \(sensor_msgs/msg/Jo",
+        match=r"--map q=/up is not a topic of .*JointState.*; it has /left \(sensor_msgs/msg/Jo",
     ):
         read_log(two, LogOptions(map={"q": "/up"}))
     with pytest.raises(
         DataError,
-        match=r"has no topic of .*JointState, only /joint_torques \(std_msgs/msg/Float64Mul",
+        match=r"has no topic of .*JointState.*, only /joint_torques \(std_msgs/msg/Float64Mul",
     ):
         read_log(write_topics(tmp_path / "none", {"/joint_torques": list(DATA["tau"])}))
 
@@ -192,3 +192,29 @@ def test_topics_that_may_be_one_quantity_are_asked_for(tmp_path):
     assert len(read_log(path).t) == 60  # nobody asks for currents where torques are
     with pytest.raises(DataError, match=r"several topics may hold current: .*--map current=TOPIC"):
         read_log(path, LogOptions(gain=(0.1,)))
+
+
+@pytest.mark.parametrize("kind", ["controller", "old_controller", "dynamic", "trajectory"])
+def test_messages_of_controllers_are_logs(kind, tmp_path):
+    path = write_joint_messages(tmp_path / "bag", DATA, kind)
+    same(read_log(path))
+
+
+@pytest.mark.parametrize("kind", ["controller", "old_controller"])
+def test_what_a_controller_wanted_and_measured_gives_torques(kind, tmp_path):
+    path = write_joint_messages(tmp_path / "bag", {**DATA, "tau": DATA["tau"][:, :0]}, kind)
+    recording = read_log(path, LogOptions(kp=(10.0,), kd=(0.0,)))
+    # The writer's wanted positions are a tenth of a radian ahead.
+    np.testing.assert_allclose(recording.tau, 1.0, atol=1e-12)
+    with pytest.raises(DataError, match="give --kp in N m/rad"):
+        read_log(path)
+
+
+def test_renamed_bags_in_a_folder_are_logs_of_their_own(tmp_path):
+    folder = write_bag(tmp_path / "bag", DATA)
+    next(folder.glob("*.mcap")).rename(folder / "first.mcap")
+    other = write_bag(tmp_path / "other", DATA)
+    next(other.glob("*.mcap")).rename(folder / "second.mcap")
+    recording = read_log(folder)
+    assert len(recording.t) == 2 * len(DATA["t"])
+    assert set(recording.trajectory) == {0, 1}

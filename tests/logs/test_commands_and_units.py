@@ -5,14 +5,14 @@ import pytest
 
 from delan.errors import DataError, SettingsError
 from delan.logs.doctor import examine
-from delan.logs.options import LogOptions
-from delan.logs.options_file import (
+from delan.logs.option_text import (
     options_of,
     options_path,
     plain_options,
     stored_options,
     toml_text,
 )
+from delan.logs.options import LogOptions
 from delan.logs.reading import read_log
 from tests.logs.test_log_formats import same, table
 from tests.support.log_writers import columns, motion, write_csv, write_json, write_npz
@@ -204,6 +204,14 @@ def test_options_beside_a_log_are_read_with_it(tmp_path):
     np.testing.assert_array_equal(given.tau, data["tau"] * [1, -1, -1])
 
 
+def test_sliding_joints_are_kept_beside_a_log(tmp_path):
+    path = write_csv(tmp_path / "a.csv", motion())
+    options_path(path).write_text(toml_text(LogOptions(sliding=(1, "q2"))))
+    stored = stored_options(path)
+    assert stored is not None
+    assert stored[0].sliding == (1, "q2")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -214,6 +222,9 @@ def test_options_beside_a_log_are_read_with_it(tmp_path):
         ("degrees = ", "is no TOML"),
         ("kp = ['a']", "kp is"),
         ("flip = {tau = 3}", "flip is"),
+        ("gain = [1" + "0" * 400 + "]", "an integer that no float can hold"),
+        ("rate = 1" + "0" * 5000, "is no TOML"),
+        ("map = {qd = '" + "v{0-9999}," * 9 + "'}", "names 90001 columns, expected at most"),
     ],
 )
 def test_wrong_stored_options_are_refused(text, message, tmp_path):

@@ -1,6 +1,9 @@
 """Damaged logs of every format are read or refused with an error of delan, never with another."""
 
+import gzip
+import os
 import struct
+import zipfile
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,8 @@ import scipy.io
 from delan.errors import DataError, DelanError
 from delan.joints import Joints, Recording
 from delan.logs.doctor import check_up
+from delan.logs.formats import open_log
+from delan.logs.options import LogOptions
 from delan.logs.reading import read_log
 from delan.logs.segments import TimeFaults, require_sound
 from delan.report.check_picture import draw_check
@@ -201,3 +206,37 @@ def test_a_joint_named_by_control_characters_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"expected at most 200 printable characters") as caught:
         read_log(WRITERS["npz"](tmp_path / "odd", data))
     assert str(caught.value).isprintable()
+
+
+def test_a_device_is_refused_before_it_is_read():
+    with pytest.raises(DataError, match="is a pipe or a device; save what it gives as a file"):
+        read_log("/dev/zero")
+
+
+def test_a_pipe_in_a_folder_of_logs_is_no_log(tmp_path):
+    WRITERS["csv"](tmp_path / "arm.csv", motion(20))
+    os.mkfifo(tmp_path / "pipe.csv")
+    assert len(read_log(tmp_path).t) == 20
+
+
+def shared_lists(levels: int, width: int) -> bytes:
+    """The index of a torch file: lists that hold the list before them many times."""
+    index = b"\x80\x02K\x01q\x00"
+    for level in range(levels):
+        index += b"]q" + bytes([level + 1]) + b"(" + (b"h" + bytes([level])) * width + b"e"
+    return index + b"."
+
+
+def test_a_torch_file_whose_lists_share_lists_is_refused(tmp_path):
+    path = tmp_path / "log.pt"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("log/data.pkl", shared_lists(levels=10, width=60))
+    with pytest.raises(DataError, match="tensors or 100000 values"):
+        read_log(path)
+
+
+def test_short_rows_that_compress_well_are_refused_after_some_of_them(tmp_path):
+    path = tmp_path / "log.csv.gz"
+    path.write_bytes(gzip.compress(b"t,q0,tau0\n" + b"0,0,0\n" * 3_000_000))
+    with pytest.raises(DataError, match=r"claims \d+ bytes in a file of \d+; the file is damaged"):
+        list(open_log(path, LogOptions())[0].pieces(["t"], 1_000))

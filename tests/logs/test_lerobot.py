@@ -57,3 +57,12 @@ def test_actions_are_goals_of_drives(tmp_path):
 def test_a_data_set_without_shards_is_refused(tmp_path):
     with pytest.raises(DataError, match="has no Parquet files in data/"):
         read_log(write_data_set(tmp_path, []))
+
+
+def test_a_feature_without_a_name_is_no_description_of_joints(tmp_path):
+    folder = write_data_set(tmp_path, [motion()])
+    (folder / "meta" / "info.json").write_text(json.dumps({"features": {"": {"names": ["a"]}}}))
+    columns = pyarrow.table({"timestamp": [0.0, 0.1], "angle": [0.0, 0.1]})
+    pyarrow.parquet.write_table(columns, folder / "data" / "chunk-000" / "file-000.parquet")
+    with pytest.raises(DataError, match="has no array 'tau', only t, angle"):
+        read_log(folder)

@@ -154,6 +154,17 @@ def test_claims_are_a_list_for_scripts(computed):
     fields = {"claim", "where", "measured", "asked", "holds", "seeds"}
     assert all(claim.keys() >= fields | {"intervals", "remark"} for claim in claims)
     assert claims[0]["seeds"] == 3
+    assert {claim["experiment"] for claim in claims} == {"slope"}
+
+
+def test_the_provenance_of_each_experiment_is_beside_its_claims(computed):
+    text = (computed.settings.out / "run.json").read_text()
+    slope = json.loads(text)["slope"]
+    assert slope["codes"] == [computed.code]
+    assert (slope["cells"], slope["seeds"], slope["missing"], slope["failed"]) == (18, 3, 0, 0)
+    assert slope["versions"]["numpy"] == [np.__version__]
+    assert slope["figures"].keys() == {"slope"}
+    assert str(computed.settings.out) not in text
 
 
 def test_every_figure_is_a_file_twice_beside_its_numbers(computed):

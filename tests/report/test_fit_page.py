@@ -63,11 +63,13 @@ def but(fit: Fit, *names: str) -> Fit:
 def test_the_page_stands_alone_and_tells_everything(two_link, tmp_path):
     write_page(told_by(two_link, findings=(FOUND,)), tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
-    assert page.count("data:image/svg+xml;base64,") == 6
+    assert page.count("data:image/svg+xml;base64,") == 7
     assert not re.findall(r'(?:src|href)="(?!data:)', page)
     assert len(page) < 600_000
     for result in (
         "Deploy the chain",
+        "Simulate with it: driven by the recorded torques",
+        "error after 0.5 s",
         "2 validation"
         if len(two_link.validation.samples.trajectories) == 2
         else "the validation motion",
@@ -108,8 +110,9 @@ def test_the_page_of_a_part_of_a_log_says_so(two_link):
 
 
 def test_what_a_model_does_not_know_is_not_drawn(two_link):
-    page = page_of(told_by(but(two_link, "feedforward", "constant")))
+    page = page_of(told_by(replace(but(two_link, "feedforward", "constant"), replay=None)))
     assert page.count("data:image/svg+xml;base64,") == 3
+    assert "Not simulated: only a model with mechanics can be" in page
     assert "feed-forward network predicts the torque alone" in page
     assert "feed-forward network has no friction terms" in page
 

@@ -108,6 +108,18 @@ def test_a_continuous_joint_has_the_torques_of_a_revolute_one():
     )
 
 
+def test_a_urdf_of_thousands_of_joints_is_refused_before_its_matrices_are_made():
+    parts = ['<robot name="long"><link name="l0"/>']
+    for joint in range(1, 2000):
+        parts.append(
+            f'<link name="l{joint}"/><joint name="j{joint}" type="revolute">'
+            f'<parent link="l{joint - 1}"/><child link="l{joint}"/><axis xyz="0 0 1"/>'
+            '<limit effort="1" velocity="1"/></joint>'
+        )
+    with pytest.raises(ModelError, match="got 1999 joints; a robot has at most 500"):
+        RigidBody.from_urdf("".join([*parts, "</robot>"]))
+
+
 def test_a_broken_urdf_is_refused():
     with pytest.raises(ModelError, match="the URDF cannot be read"):
         RigidBody.from_urdf("<robot>")

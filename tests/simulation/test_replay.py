@@ -19,7 +19,7 @@ from delan.models.rigid_body import RigidBody
 from delan.robots.arms import TWO_LINK
 from delan.robots.mujoco_robot import MujocoRobot
 from delan.robots.robot import Gains
-from delan.simulation.replay import ReplaySettings, replay
+from delan.simulation.replay import Part, ReplaySettings, recorded_motion, replay, replay_parts
 
 GAINS = Gains(np.array([60.0, 15.0]), np.array([10.0, 2.0]))
 SETTINGS = ReplaySettings(horizons=(0.1, 0.5), windows=5)
@@ -72,6 +72,19 @@ def test_windows_end_where_the_log_does(log, true):
     assert replayed.open_loop[2.0].windows == 0
     assert np.isnan(replayed.open_loop[2.0].rmse).all()
     assert replayed.open_loop[0.1].windows == 5
+
+
+def test_parts_are_replayed_by_their_own_models(log, true):
+    dataset = recorded_motion(log, SETTINGS)
+    early = np.arange(len(dataset)) < 700
+    both = replay_parts([Part(true, early), Part(true, ~early)], dataset, SETTINGS)
+    assert both is not None
+    assert both.open_loop[0.5].windows == 6  # three for each part
+    assert max(both.open_loop[0.5].over_hold) < 0.03
+    assert (both.starts[:3] < log.t[700] - 0.5).all()
+    assert (both.starts[3:] >= log.t[700]).all()
+    short = np.arange(len(dataset)) < 200
+    assert replay_parts([Part(true, short)], dataset, SETTINGS) is None
 
 
 def test_gains_of_other_joints_are_refused(log, true):

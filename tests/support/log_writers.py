@@ -24,7 +24,7 @@ import pyarrow.parquet
 import scipy.io
 import zstandard
 from rosbags.rosbag2 import StoragePlugin, Writer
-from rosbags.typesys import Stores, get_typestore
+from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 NAMES = ("shoulder_pan_joint", "elbow_joint", "wrist_1_joint")
 QUANTITIES = ("q", "qd", "tau")
@@ -192,6 +192,77 @@ def write_topics(
                     message = state(header=unstamped, **{**nothing, **parts})
                 raw = store.serialize_cdr(message, kind.__msgtype__)
                 writer.write(connection, 1_700_000_000_000_000_000 + row * 10_000_000, raw)
+    return path
+
+
+_CONTROLLER_FIELDS = {
+    "controller": ("reference", "feedback", "error", "output"),
+    "old_controller": ("desired", "actual", "error"),
+}
+
+
+def write_joint_messages(path: Path, data: dict[str, np.ndarray], kind: str) -> Path:
+    """A bag of one topic: states of a controller, interfaces of joints, or one trajectory.
+
+    A controller wants to be a tenth of a radian ahead of where it is.
+    """
+    store = get_typestore(Stores.ROS2_HUMBLE)
+    point = "trajectory_msgs/JointTrajectoryPoint"
+    fields = "".join(f"{point} {name}\n" for name in _CONTROLLER_FIELDS.get(kind, ()))
+    head = "std_msgs/Header header\nstring[] joint_names\n"
+    names = {
+        "dynamic": "control_msgs/msg/DynamicJointState",
+        "trajectory": "trajectory_msgs/msg/JointTrajectory",
+    }
+    name = names.get(kind, "control_msgs/msg/JointTrajectoryControllerState")
+    if fields:
+        store.register(get_types_from_msg(head + fields, name))
+    if kind == "dynamic":
+        values = "control_msgs/msg/InterfaceValue"
+        store.register(get_types_from_msg("string[] interface_names\nfloat64[] values\n", values))
+        interfaces = f"{head}{values.replace('/msg', '')}[] interface_values\n"
+        store.register(get_types_from_msg(interfaces, name))
+    stamps = [1_700_000_000_000_000_000 + round(t * 1e9) for t in data["t"]]
+    types = store.types
+
+    def header(stamp: int) -> Any:
+        time = types["builtin_interfaces/msg/Time"](sec=stamp // 10**9, nanosec=stamp % 10**9)
+        return types["std_msgs/msg/Header"](stamp=time, frame_id="")
+
+    def state(row: int, ahead: float = 0.0) -> Any:
+        since = stamps[row] - stamps[0]
+        return types["trajectory_msgs/msg/JointTrajectoryPoint"](
+            positions=data["q"][row] + ahead,
+            velocities=data["qd"][row],
+            accelerations=np.zeros(0),
+            effort=data["tau"][row],
+            time_from_start=types["builtin_interfaces/msg/Duration"](
+                sec=since // 10**9, nanosec=since % 10**9
+            ),
+        )
+
+    def content(row: int) -> dict[str, Any]:
+        if kind == "trajectory":
+            return {"points": [state(number) for number in range(len(stamps))]}
+        if kind == "dynamic":
+            columns = zip(data["q"][row], data["qd"][row], data["tau"][row], strict=True)
+            interface = types["control_msgs/msg/InterfaceValue"]
+            order = ["position", "velocity", "effort"]
+            return {
+                "interface_values": [
+                    interface(interface_names=order, values=np.array(numbers))
+                    for numbers in columns
+                ]
+            }
+        wanted, measured, *others = _CONTROLLER_FIELDS[kind]
+        points = {wanted: state(row, ahead=0.1), measured: state(row)}
+        return points | {name: state(row) for name in others}
+
+    with Writer(path, version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+        topic = writer.add_connection("/joints", name, typestore=store)
+        for row, stamp in enumerate(stamps[:1] if kind == "trajectory" else stamps):
+            message = types[name](header=header(stamp), joint_names=list(NAMES), **content(row))
+            writer.write(topic, stamp, store.serialize_cdr(message, name))
     return path
 
 

@@ -4,12 +4,11 @@ import difflib
 import functools
 import inspect
 import itertools
-import json
 import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, field, fields
 from importlib.metadata import version
@@ -22,6 +21,7 @@ from rich.table import Table
 from typer.core import TyperGroup
 
 from ..errors import DelanError, SettingsError, printable
+from ..text_file import read_json
 
 if TYPE_CHECKING:
     from ..joints import Recording
@@ -300,11 +300,24 @@ def keep_compiled() -> None:
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 
-def require_writable(*paths: Path | None, make_folder: bool = False) -> None:
-    """Find out before the work, not after it, that a result has no place to go."""
+def require_writable(
+    *paths: Path | None, make_folder: bool = False, inputs: Sequence[Path] = ()
+) -> None:
+    """Find out before the work, not after it, that a result has no place to go.
+
+    The place of an input is none: the only copy of a log would be lost.
+    """
     for path in paths:
         if path is not None:
             _require_place(path, make_folder)
+            _require_no_input(path, inputs)
+
+
+def _require_no_input(path: Path, inputs: Sequence[Path]) -> None:
+    for given in inputs:
+        for file in (given, given / path.name):
+            if path.exists() and file.exists() and path.samefile(file):
+                raise SettingsError(f"{path} is read, too; give another output path")
 
 
 def _require_place(path: Path, make_folder: bool) -> None:
@@ -374,9 +387,9 @@ def read_structure(text: str) -> "Literal['auto', 'plain'] | LagrangianChainSett
     if text == "auto" or text == "plain":
         return text
     try:
-        fields = json.loads(Path(text).read_text("utf-8"))
+        fields = read_json(text)
         return settings_of(LagrangianChainSettings, fields, text)
-    except (OSError, ValueError, RecursionError) as error:
+    except ValueError as error:
         raise SettingsError(
             f"--structure is auto, plain or a JSON file such as "
             f'{{"coupling": [[1, 0], [-1, 1]]}}; {text} cannot be read ({error})'

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,82 +12,94 @@ from rich.table import Table
 from rich.text import Text
 
 from ..errors import DataError, DelanError, UnreadableLogsError
-from .app import app, json_flag, judging_command, require_picture, say, write_picture
+from .app import (
+    app,
+    json_flag,
+    judging_command,
+    option,
+    require_picture,
+    say,
+    takes,
+    write_picture,
+)
 from .log_options import LogsArgument, described_robot, name_of, takes_log_options
+from .unknown_log import asked_options, explain, next_command
 
 if TYPE_CHECKING:
-    from ..joints import Recording
+    from ..joints import Joints, Recording
     from ..logs.doctor import Finding, Severity
     from ..logs.options import LogOptions
 
 COLOURS = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
 
+@dataclass(frozen=True, kw_only=True)
+class CheckRequest:
+    """The options of `delan check`, without those of its logs."""
+
+    log: LogsArgument
+    urdf: Path | None = option(
+        None, help="URDF of the robot, to check units and signs that a log alone cannot show."
+    )
+    plot: Path | None = option(None, help="Picture of every joint to write: png, svg or pdf.")
+    save: bool = option(
+        False,
+        "--save",
+        help="Keep the options of the log in LOG.toml beside it, where every command reads them.",
+    )
+    ask: bool = option(
+        False, "--ask", help="On a terminal: ask for what is not understood of the log."
+    )
+    as_json: Annotated[bool, json_flag("the findings")] = False
+
+    def __post_init__(self) -> None:
+        require_picture(self.plot)
+
+
 @app.command()
 @judging_command
 @takes_log_options
-def check(
-    log: LogsArgument,
-    urdf: Annotated[
-        Path | None,
-        typer.Option(
-            help="URDF of the robot, to check units and signs that a log alone cannot show."
-        ),
-    ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Picture of every joint to write: png, svg or pdf.")
-    ] = None,
-    save: Annotated[
-        bool,
-        typer.Option(
-            "--save",
-            help="Keep the options of the log in LOG.toml beside it, where every command reads "
-            "them.",
-        ),
-    ] = False,
-    ask: Annotated[
-        bool,
-        typer.Option("--ask", help="On a terminal: ask for what is not understood of the log."),
-    ] = False,
-    as_json: Annotated[bool, json_flag("the findings")] = False,
-    *,
-    log_options: Any,
-) -> None:
+@takes("request", CheckRequest)
+def check(*, request: CheckRequest, log_options: Any) -> None:
     """Say what is wrong with a log, where, why it matters and what to do.
 
     A log that is not understood is shown with its columns and the best guess at what they mean.
     Exit code 0 without errors (warnings are none), 1 if the log has errors, 2 if it could not be
     read.
     """
-    from .unknown_log import asked_options, explain
-
-    require_picture(plot)
-    if ask:
-        log_options = asked_options(log, log_options)
+    if request.ask:
+        log_options = asked_options(request.log, log_options)
     try:
-        recording, findings = check_log(log, log_options, urdf)
-    except DataError as error:
-        explain(error, log, log_options, as_json=as_json)
+        recording, findings = check_log(request.log, log_options, request.urdf)
+    except (DataError, UnreadableLogsError) as error:
+        explain(error, request.log, log_options, as_json=request.as_json)
         raise
-    if save:
-        _save_options(log, log_options)
-    if plot is not None:
+    if request.save:
+        _save_options(request.log, log_options)
+    if request.plot is not None:
         from ..report.check_picture import draw_check
 
-        write_picture(draw_check(recording, findings), plot)
-    if as_json:
-        typer.echo(json.dumps(as_dict(recording, findings, log)))
+        write_picture(draw_check(recording, findings), request.plot)
+    following = None
+    options = _following(findings, log_options, recording.joints)
+    if options is not None:
+        following = next_command("fit", request.log, options)
+    if request.as_json:
+        payload = as_dict(recording, findings, request.log)
+        typer.echo(json.dumps({**payload, "next": following}))
     else:
-        show(recording, findings, name_of(log))
-        if plot is not None:
-            typer.echo(f"Picture: {plot}")
+        show(recording, findings, name_of(request.log))
+        if following is not None:
+            typer.echo(f"Next: {following}")
+        if request.plot is not None:
+            typer.echo(f"Picture: {request.plot}")
     if _count(findings, "error"):
         raise typer.Exit(1)
 
 
 def _save_options(logs: Sequence[Path], options: "LogOptions") -> None:
     """Keep the options with which each log was understood in a file beside it."""
-    from ..logs.options_file import options_path, plain_options, toml_text, with_stored
+    from ..logs.option_text import options_path, plain_options, toml_text, with_stored
     from ..storage import write_whole
 
     for log in logs:
@@ -98,6 +111,20 @@ def _save_options(logs: Sequence[Path], options: "LogOptions") -> None:
         text = toml_text(kept, f"How {log.name} is read; options that are typed count more.")
         write_whole(path, lambda file, text=text: file.write(text.encode()))
         say(f"{path}: the options of {log.name}, read by every command")
+
+
+def _following(
+    findings: Sequence["Finding"], options: "LogOptions", joints: "Joints"
+) -> "LogOptions | None":
+    """Return the options with which a model can be learned, None if no option mends the log."""
+    from ..logs.repair import find_repair, without_dead
+
+    repair = find_repair(findings)
+    if repair is not None:
+        if repair.beyond or repair.exchanged:
+            return None  # the remedy of the finding says what to do
+        options = repair.options(options, joints)
+    return without_dead(findings, options, joints)
 
 
 def check_log(

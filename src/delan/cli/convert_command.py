@@ -25,15 +25,15 @@ def convert(
     log_options: Any,
 ) -> None:
     """Write any log in SI units with columns t, q0, …, tau0, …, and with how it was read."""
-    from ..logs.converted_log import Form, provenance_of, write_converted
-    from ..logs.options_file import with_stored
+    from ..logs.option_text import with_stored
     from ..logs.reading import log_files, log_parts
+    from ..logs.recording_file import Form, provenance_of, write_converted
     from ..storage import write_whole
 
     form = out.suffix[1:].lower()
     if form not in get_args(Form):
         raise SettingsError(f"{out}: a converted log is a .parquet, .npz or .csv file")
-    require_writable(out)
+    require_writable(out, inputs=log)
     first_file = log_files(log[0])[0]
     parts = log_parts(log, log_options, sound=False)
     first = next(parts)

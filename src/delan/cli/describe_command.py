@@ -60,7 +60,7 @@ def describe(
             "or write the learned arm with --out FILE"
         )
     require_picture(plot)
-    require_writable(out)
+    require_writable(out, inputs=[model])
     from .describe_tables import as_dict, show
 
     description = read_description(model)

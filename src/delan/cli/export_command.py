@@ -56,6 +56,16 @@ class ExportRequest:
     )
     as_json: Annotated[bool, json_flag("what was written")] = False
 
+    def __post_init__(self) -> None:
+        if self.kind != "c" and (self.ros2 or self.exact_math):
+            raise SettingsError(
+                f"--ros2 and --exact-math are about C code; leave them out for --format {self.kind}"
+            )
+        if self.log and self.kind not in ("mjcf", "urdf"):
+            raise SettingsError(
+                f"--log is for mjcf and urdf; leave it out for --format {self.kind}"
+            )
+
     @property
     def folder(self) -> Path:
         """Where the code goes."""
@@ -85,12 +95,6 @@ def export(*, request: ExportRequest, log_options: Any) -> None:
     use them.
     """
     settings = request.settings
-    if request.kind != "c" and (request.ros2 or request.exact_math):
-        raise SettingsError(
-            f"--ros2 and --exact-math are about C code; leave them out for --format {request.kind}"
-        )
-    if request.log and request.kind not in ("mjcf", "urdf"):
-        raise SettingsError(f"--log is for mjcf and urdf; leave it out for --format {request.kind}")
     import jax
 
     from .. import storage

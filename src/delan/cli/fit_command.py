@@ -53,7 +53,13 @@ LATE = 1.2
 def fit(*, request: FitRequest, log_options: Any) -> None:
     """Learn a model of the robot in LOG, say whether to deploy it, and write it with a report."""
     began = time.perf_counter()
-    report, log_options = _fitted(request, log_options)
+    try:
+        report, log_options = _fitted(request, log_options)
+    except DataError as error:
+        from .unknown_log import explain
+
+        explain(error, request.log, log_options, command="fit", as_json=request.as_json)
+        raise
     interrupted = report.fit.interrupted
     if interrupted and not report.verdict.beats_constant:
         say("stopped before any model was better than a constant torque; no model was written")

@@ -16,18 +16,20 @@ from ..errors import SettingsError
 from ..joints import Dataset, Recording
 from ..learning.fit import Fit
 from ..learning.model_fit import score
+from ..learning.refit import replay_motion
 from ..learning.scores import Scores, evaluate
 from ..learning.study import Entry
 from ..learning.uncertainty import coverage
 from ..logs.doctor.finding import Finding
 from ..logs.excerpts import share_known, sketch
+from ..logs.option_text import plain_options, with_stored
 from ..logs.options import LogOptions
-from ..logs.options_file import plain_options, with_stored
 from ..logs.preparation import prepare
 from ..logs.reading import log_files, read_log, stream_log
 from ..models.dynamics import require_same_joints
 from ..report.fit_page import write_page
-from ..report.fit_report import NAMES, FitReport, free_joints, verdict_text
+from ..report.fit_report import NAMES, FitReport, free_joints, motion_text, verdict_text
+from ..simulation.replay import Part
 from ..storage import SEEN_SHARE, save, write_whole
 from .app import plain, say, say_if_excerpt, say_if_useless
 from .fit_request import FitRequest
@@ -138,7 +140,14 @@ def _with_test(
     if scored.truth:
         # The true parts of the torque, of a simulated robot, are worth the programs to compile.
         scores[result.chosen.name] = evaluate(result.chosen.deployed, scored)
-    return replace(report, test=test.name, test_set=dataset, test_scores=scores)
+    part = Part(result.chosen.deployed, np.ones(len(dataset), dtype=bool))
+    return replace(
+        report,
+        test=test.name,
+        test_set=dataset,
+        test_scores=scores,
+        test_replay=replay_motion([part], dataset),
+    )
 
 
 def _write_motion(request: FitRequest, result: Fit) -> str | None:
@@ -156,6 +165,8 @@ def _write_motion(request: FitRequest, result: Fit) -> str | None:
 def _show(request: FitRequest, report: FitReport) -> None:
     """Print the verdict, notes, the errors of every model, and what was written."""
     typer.echo(verdict_text(report))
+    if report.verdict.motion is not None:
+        typer.echo(motion_text(report.verdict))
     for sentence in free_joints(report):
         typer.echo(f"Note: {sentence}")
     training = report.chosen.training
@@ -173,6 +184,10 @@ def _show(request: FitRequest, report: FitReport) -> None:
     typer.echo(f"Page: {request.page_path}")
     if report.motion_file is not None:
         typer.echo(f"Motion to record next: {report.motion_file}")
+    if report.verdict.decision != "refuse":
+        typer.echo(f"C code: delan export {request.model_path}")
+        limits = "--log OTHER_LOG --limits LIMITS.toml"
+        typer.echo(f"May it drive? delan gate {request.model_path} {limits}")
 
 
 def _models_table(report: FitReport) -> Table:
@@ -227,6 +242,7 @@ def as_dict(request: FitRequest, report: FitReport) -> dict[str, Any]:
             "decision": report.verdict.decision,
             "decision_before_test": report.fit.verdict.decision,
             "verdict": verdict_text(report),
+            "motion": _motion(report),
             "other_motion": report.fit.other_motion,
             "ruler": {"bandwidth": report.fit.bandwidth, "variance": "of the whole log"},
             "chosen": entry.name,
@@ -240,6 +256,14 @@ def as_dict(request: FitRequest, report: FitReport) -> dict[str, Any]:
             "seed": request.seed,
         }
     )
+
+
+def _motion(report: FitReport) -> dict[str, Any] | None:
+    """Return whether the model moves like the robot, and its errors at every horizon."""
+    motion = report.verdict.motion
+    if motion is None or report.replay is None:
+        return None
+    return asdict(motion) | report.replay.as_dict()
 
 
 def _structure(report: FitReport) -> list[dict[str, Any]]:

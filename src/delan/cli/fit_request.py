@@ -66,9 +66,10 @@ class FitRequest:
     )
     structure: str = option(
         "auto",
-        help="Of the chain. auto: where a plain chain leaves torque unexplained, look for coupled "
-        "drives and parallelograms; plain: do not; or a JSON file with coupling, the rows of A in "
-        "q_tree = A q, and perhaps parents and sliding, one entry for each joint of the tree.",
+        help="Of the chain. auto: look for coupled drives, and for parallelograms where a plain "
+        "chain leaves torque unexplained; plain: do not; or a JSON file with coupling, the rows "
+        "of A in q_tree = A q, and perhaps parents and sliding, one entry for each joint of the "
+        "tree.",
         metavar="auto|plain|FILE",
     )
     cutoff: float | None = option(
@@ -137,7 +138,7 @@ class FitRequest:
 
     def __post_init__(self) -> None:
         # First of all: the checks below take for granted that these are names of files.
-        require_writable(self.model_path, self.report)
+        require_writable(self.model_path, self.report, inputs=self.log)
         if self.seconds is not None and not 0 < self.seconds < float("inf"):
             raise SettingsError(f"--seconds must be positive and finite, got {self.seconds:g}")
         if self.seconds is not None and self.epochs is not None:

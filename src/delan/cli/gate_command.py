@@ -44,6 +44,10 @@ def gate(
             min=0, help="Seed of the random states, to repeat a certificate; default: a new one."
         ),
     ] = None,
+    simulate: Annotated[
+        bool,
+        typer.Option("--simulate", help="Also refuse a model whose simulation strays from LOG."),
+    ] = False,
     as_json: Annotated[bool, json_flag("the certificate")] = False,
     *,
     log_options: Any,
@@ -73,7 +77,7 @@ def gate(
     else:
         robot = read_limits(limits, learned.joints)
     recording, dataset = read_for_model(model, stored, log, log_options)
-    examined = examine(learned, robot, dataset, GateSettings(seed=seed))
+    examined = examine(learned, robot, dataset, GateSettings(seed=seed, simulate=simulate))
     unseen = _unseen_check(header, recording, dataset)
     certificate = Certificate((unseen, *examined.checks), examined.seed)
     payload = certificate.as_dict() | {

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from ..errors import ModelError, ModelFileError, SettingsError
+from ..text_file import TextFileError, read_text
 from .app import option, say, say_if_excerpt, takes
 
 if TYPE_CHECKING:
@@ -212,8 +213,8 @@ def _transmission(text: str) -> tuple[tuple[float, ...], ...]:
     rows = text.split(";")
     if not re.match(r"[\s\d+\-.]", text) or path.suffix in (".txt", ".csv"):
         try:
-            lines = path.read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError, ValueError):
+            lines = read_text(path).splitlines()
+        except TextFileError:
             raise SettingsError(
                 f"--transmission: there is no readable file {text}; give a file with one row of "
                 "numbers per motor, or the matrix itself, such as '50,0;50,80'"
@@ -274,8 +275,7 @@ def read_for_model(
 def _remembered(
     model: Path, stored: "StoredModel", logs: Sequence[Path], options: "LogOptions"
 ) -> "LogOptions":
-    from ..logs.option_words import typed_options
-    from ..logs.options_file import merged, options_of, plain_options, stored_options
+    from ..logs.option_text import merged, options_of, plain_options, stored_options, typed_options
     from ..logs.reading import is_converted, log_files
 
     kept = stored.header.get("log_options")
@@ -316,18 +316,13 @@ def described_robot(urdf: Path | None) -> "DescribedRobot | None":
     """Return the robot of a URDF, if given, for the check of a log."""
     if urdf is None:
         return None
-    from xml.etree import ElementTree
-
     import numpy as np
 
     from ..logs.doctor.checked_log import DescribedRobot
     from ..models.rigid_body import RigidBody
-    from ..robots.robot_files import urdf_limits
+    from ..robots.robot_files import described_limits
 
     body = RigidBody.from_urdf(urdf)
-    try:
-        limits = urdf_limits(ElementTree.parse(urdf).getroot(), body.joints.names)
-    except SettingsError as error:
-        raise SettingsError(f"{urdf}: {error}") from None
+    limits = described_limits(urdf, body.joints.names)
     torque = np.vectorize(body.inverse_dynamics, signature="(n),(n),(n)->(n)")
     return DescribedRobot(str(urdf), body.joints, torque, limits)

@@ -47,6 +47,7 @@ EXTRAS = {
     "ray": ("cluster", "delan reproduce --backend ray"),
     "flatbuffers": ("stablehlo", "delan export --format stablehlo"),
     "casadi": ("casadi", "delan export --format casadi"),
+    "gymnasium": ("gymnasium", "delan.simulation.ReachEnvironment, for reinforcement learning"),
 }
 # Shared memory of `delan online` [bytes]: its buffer of one minute takes 21 MB for 7 joints.
 SHARED_MEMORY = 25e6

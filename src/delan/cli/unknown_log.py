@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # Columns that are shown; an array counts as one.
 _MOST_SHOWN = 60
+# Files of a folder that are listed.
+_MOST_FILES = 20
 # Quantities that are asked for, with what each is.
 _QUESTIONS = {
     "t": "time (empty: the log has none)",
@@ -30,55 +32,103 @@ _QUESTIONS = {
 
 
 def explain(
-    error: DataError, logs: Sequence[Path], options: "LogOptions", *, as_json: bool
+    error: DelanError,
+    logs: Sequence[Path],
+    options: "LogOptions",
+    *,
+    command: str = "check",
+    as_json: bool = False,
 ) -> None:
-    """Show the columns of the first log that is not understood, and the best guess at them."""
+    """Show the columns of the first log that is not understood, and what to type for it."""
     guess = _guess(logs, options)
     if guess is None:
+        understood = _understood(logs, options)
+        if not understood:
+            return
+        words = next_command(command, understood, options)
+        if as_json:
+            typer.echo(json.dumps({"error": str(error), "command": words}))
+        else:
+            Console(stderr=True, soft_wrap=True).print(Text(f"The others can be read: {words}"))
         return
-    command = _command(logs, guess.options)
+    if guess.file is not None:
+        logs = [guess.file]
+    words = next_command(command, logs, guess.options)
+    for need in guess.needs:
+        if need.option:
+            words += f" {need.option}"
     if as_json:
         columns = [vars(fact) for fact in guess.columns]
-        payload = {"error": str(error), "columns": columns, "needs": list(guess.needs)}
-        payload |= {"command": command, "understood": guess.readable}
+        needs = [f"{need.what}: {need.option}".removesuffix(": ") for need in guess.needs]
+        payload = {"error": str(error), "columns": columns, "needs": needs}
+        payload |= {"command": words, "understood": guess.readable}
         typer.echo(json.dumps(payload))
         return
-    _show(guess)
+    if guess.columns:
+        _show(guess)
     console = Console(stderr=True, soft_wrap=True)
-    label = "This may read it" if guess.readable else "A beginning"
-    console.print(Text(f"{label}: {printable(command)}"))
-    if guess.needs:
-        console.print(Text(f"What is still needed: {'; '.join(guess.needs)}."))
+    beyond = [need.what for need in guess.needs if not need.option]
+    if beyond:
+        console.print(Text(f"The log shows no {'; no '.join(beyond)}: nothing can be learned."))
+        return
+    console.print(Text(f"This may read it: {printable(words)}", style="bold"))
+    for need in guess.needs:
+        console.print(Text(f"  {need.option} is {need.what}, which the log does not say"))
 
 
-def _command(logs: Sequence[Path], options: "LogOptions") -> str:
-    from ..logs.option_words import option_words
+def next_command(command: str, logs: Sequence[Path], options: "LogOptions") -> str:
+    """Return a command for logs that are read with these options, as it is typed."""
+    from ..logs.option_text import option_words
 
-    return shlex.join(["delan", "check", *map(str, logs), *option_words(options)])
+    return shlex.join(["delan", command, *map(str, logs), *option_words(options)])
 
 
 def _guess(logs: Sequence[Path], options: "LogOptions") -> "LayoutGuess | None":
-    """Return the guess at the first sheet of the logs, None if it is understood.
-
-    Where the first one is, a later one is an exception among the files rather than a new form.
-    """
-    from ..logs.columns import find_columns
+    """Return the guess at the first sheet of the logs, None if it is understood."""
     from ..logs.join import open_sheets
-    from ..logs.layout_guess import guess_layout
-    from ..logs.options_file import with_stored
+    from ..logs.layout_guess import guess_files, guess_layout
+    from ..logs.option_text import with_stored
     from ..logs.reading import log_files
 
     try:
-        file = log_files(logs[0])[0]
-        own = with_stored(file, options)
-        sheet = next(iter(open_sheets(file, own, gaps=True)))
-        try:
-            find_columns(sheet, own)
-        except DataError:
-            return guess_layout(sheet, own)
+        files = log_files(logs[0])
+        if _is_understood(files[0], options):
+            return None  # a later file is an exception among them rather than a new form
+        own = with_stored(files[0], options)
+        guess = guess_layout(next(iter(open_sheets(files[0], own, gaps=True))), own)
+        if options.join or len(guess.columns) != 1:
+            return guess
+        beside = log_files(files[0].parent) if len(files) == 1 else files
+        return guess_files(beside, own) or guess
     except (DelanError, StopIteration):
         return None  # not even its columns can be read, which the error says
-    return None
+
+
+def _is_understood(file: Path, options: "LogOptions") -> bool:
+    """Return whether the columns of a log are known."""
+    from ..logs.columns import find_columns
+    from ..logs.join import open_sheets
+    from ..logs.option_text import with_stored
+
+    own = with_stored(file, options)
+    try:
+        for sheet in open_sheets(file, own, gaps=True):
+            find_columns(sheet, own)
+    except DataError:
+        return False
+    return True
+
+
+def _understood(logs: Sequence[Path], options: "LogOptions") -> list[Path]:
+    """Return the logs whose columns are known, if there are others among them."""
+    from ..logs.reading import log_files
+
+    try:
+        files = [file for log in logs for file in log_files(log)]
+        known = [file for file in files if _is_understood(file, options)]
+    except DelanError:
+        return []
+    return known if len(known) < len(files) <= _MOST_FILES else []
 
 
 def _show(guess: "LayoutGuess") -> None:

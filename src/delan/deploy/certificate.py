@@ -93,6 +93,11 @@ CHECKS = {
         why="of a joint that never moved nothing was learned",
         cure="record a motion that moves every joint through more of its range and fit with it too",
     ),
+    "replay": Reason(
+        why="a simulator that drifts teaches a controller a robot that does not exist",
+        cure="see joint by joint where it strays (`delan simulate MODEL --log LOG --plot`); record "
+        "faster motion of that joint by itself and fit with it too",
+    ),
     "C code": Reason(
         why="what drives the robot is the code, and not what was examined here",
         cure="install gcc or clang; if code was made and is off, fit again: its numbers are too "
@@ -124,6 +129,9 @@ class GateSettings:
         compiled: how far the C code in float may be from the model, as share of the largest torque.
         states, ascents: how many states are drawn, and from how many of the worst of them an ascent
             begins.
+        simulate: whether the log is simulated as well.
+        drift: the most that a joint of the simulation may stray from the log, as share of the error
+            of a robot that holds its speed.
         seed: of the random states; None draws another one each time, so that no model can be made
             to pass between them.
     """
@@ -141,10 +149,14 @@ class GateSettings:
     compiled: float = 1e-4
     states: int = 2000
     ascents: int = 8
+    simulate: bool = False
+    drift: float = 0.5
     seed: int | None = None
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
+            if name == "simulate":
+                continue
             if name == "seed":
                 if value is not None and value < 0:
                     raise SettingsError(f"seed must be at least 0, got {value}")

@@ -12,11 +12,14 @@ import numpy as np
 
 from ..errors import CompilerError, ModelError
 from ..joints import Dataset, JointLimits, evenly_spaced
+from ..learning.refit import REPLAYED, replay_motion
 from ..learning.scores import evaluate, predict
 from ..learning.uncertainty import coverage
+from ..learning.verdict import judge_motion
 from ..models.dynamics import in_precision, require_same_joints
 from ..models.model import as_model, without_trust
 from ..models.networks import LagrangianNetwork
+from ..simulation.replay import Part
 from .certificate import Certificate, Check, GateSettings
 from .network_bounds import largest_number
 from .probe import CodeStates, code_problems
@@ -36,7 +39,10 @@ FAR = 10
 def examine(
     model: Any, limits: JointLimits, dataset: Dataset, settings: GateSettings | None = None
 ) -> Certificate:
-    """Examine a model on a robot with these limits, by motion that it was not trained on."""
+    """Examine a model on a robot with these limits, by motion that it was not trained on.
+
+    With `settings.simulate`, also whether the motion of its simulation stays near the recorded one.
+    """
     model = as_model(model)
     require_same_joints(model.joints, dataset)
     settings = settings or GateSettings()
@@ -86,6 +92,8 @@ class _Examiner:
         yield self.known()
         yield self.span()
         yield self.code()
+        if self.settings.simulate:
+            yield self.drift()
 
     def motion(self) -> Check:
         """The torque of the log's motion."""
@@ -185,6 +193,26 @@ class _Examiner:
         found = f"{span.min():.0%} ({name}) to {min(span.max(), 1):.0%}"
         passed = bool(span.min() >= self.settings.span)
         return Check("workspace", passed, asked, found, region="the states of the domain")
+
+    def drift(self) -> Check:
+        """How far a simulation of the log strays from it, driven by the recorded torques."""
+        horizon = max(REPLAYED.horizons)
+        asked = (
+            f"after {horizon:g} s every joint ≤ {self.settings.drift:g} of the error of a robot "
+            "that holds its speed"
+        )
+        part = Part(self.model, np.ones(len(self.dataset), dtype=bool))
+        replayed = replay_motion([part], self.dataset)
+        if replayed is None:
+            found = "no mechanics to simulate with, or no motion that goes on so long"
+            return Check("replay", False, asked, found)
+        motion = judge_motion(replayed)
+        return Check(
+            "replay",
+            motion.worst_error <= self.settings.drift,
+            asked,
+            f"{motion.worst_error:.2g} at {motion.worst}, {motion.error:.2g} in the median joint",
+        )
 
     def code(self) -> Check:
         """The code in single precision against the model, and free of invalid operations."""

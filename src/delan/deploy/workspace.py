@@ -1,11 +1,9 @@
 """Where a robot can be, by its limits, and the worst that a model does there."""
 
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
-from xml.etree import ElementTree
 
 import equinox as eqx
 import jax
@@ -20,7 +18,8 @@ from ..models.dynamics import DynamicsModel, InverseDynamics
 from ..models.layers import ACTIVATIONS
 from ..models.networks import LagrangianNetwork
 from ..models.rigid_body import RigidBody
-from ..robots.robot_files import urdf_limits
+from ..robots.robot_files import described_limits
+from ..text_file import TextFileError, read_toml
 
 Score = Callable[..., Array]
 NAMES = tuple(field.name for field in fields(JointLimits))
@@ -44,15 +43,9 @@ def read_limits(path: Path, joints: Joints) -> JointLimits:
     What is left out is unlimited, but for the torque, which has to be there.
     """
     try:
-        given = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingsError(
-            f"{path}: cannot be read ({error.strerror}); give a file with lines such as {EXAMPLE}"
-        ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(
-            f"{path}: is not TOML ({error}); write lines such as {EXAMPLE}"
-        ) from None
+        given = read_toml(path)
+    except TextFileError as error:
+        raise SettingsError(f"{path}: {error}; limits are lines such as {EXAMPLE}") from None
     unknown = sorted(set(given) - set(NAMES))
     if unknown:
         raise SettingsError(f"{path}: unknown limit {unknown[0]!r}; known: {', '.join(NAMES)}")
@@ -68,10 +61,7 @@ def limits_of_urdf(path: Path, joints: Joints) -> JointLimits:
     The file is read as by the check of a log, which needs no meshes and no simulator.
     """
     known = RigidBody.from_urdf(path).joints
-    try:
-        limits = urdf_limits(ElementTree.parse(path).getroot(), known.names)
-    except SettingsError as error:
-        raise SettingsError(f"{path}: {error}") from None
+    limits = described_limits(path, known.names)
     order = list(range(joints.dof))
     if set(joints.names) <= set(known.names):
         order = list(map(known.names.index, joints.names))
@@ -91,7 +81,10 @@ def _row(path: Path, name: str, given: Any, joints: Joints) -> np.ndarray:
         raise SettingsError(
             f"{path}: {name} is one number or a list of {joints.dof}, got {given!r}"
         )
-    return np.array(row, dtype=float)
+    try:
+        return np.array(row, dtype=float)
+    except OverflowError:
+        raise SettingsError(f"{path}: {name} holds an integer that no float can hold") from None
 
 
 def _limits(path: Path, rows: dict[str, np.ndarray]) -> JointLimits:

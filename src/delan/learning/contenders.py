@@ -17,7 +17,7 @@ from ..solvers.adam import DescentSettings
 from ..solvers.plan import ModelChoice
 from .model_fit import FRESH, TrainingStart, fit_model, without_accelerations
 from .refit import Refit, cross_fit, known_fit
-from .structure_search import CLAIMED, search_structure
+from .structure_search import CLAIMED, EXACT, search_structure
 from .study import LEAST_SECONDS, NOTHING, CrossFit, Entry, Study, TrainingResult
 
 # Weight decays and widths that the networks are tried with, in this order. Real logs are small and
@@ -66,8 +66,10 @@ class Chain:
     Attributes:
         start: a model to start from, such as that of the search for a cut-off.
         unfiltered: the same motion without a filter, to try windows on; None: not tried.
-        structured: whether to look for joints that depend on several coordinates, where the plain
-            chain leaves torque unexplained.
+        structured: whether to look for joints that depend on several coordinates: for couplings
+            always, and for parallelograms where the plain chain leaves torque unexplained or no two
+            searches found the same arm.
+        confirmed: whether two searches found the arm of `start`.
     """
 
     start: TrainingStart = FRESH
@@ -75,6 +77,7 @@ class Chain:
     seeds: int = 1
     model: ModelChoice = "chain"
     structured: bool = False
+    confirmed: bool = True
     name: str = "chain"
 
     def fit(self, study: Study) -> Entry:
@@ -85,7 +88,8 @@ class Chain:
             first = _of_everything(first)
         result = fit_model(first, self.model, self.start, seeds=self.seeds)
         if self.structured:
-            result = with_structure(result, first)
+            unsure = result.doubtful or not self.confirmed
+            result = with_structure(result, first, parallelograms=unsure)
         trial = None
         after = study.part("windows")
         seconds = after.settings.seconds
@@ -235,16 +239,16 @@ class Network:
         return fit_model(replace(study, settings=settings), kinds[self.name](width=width), start)
 
 
-def with_structure(result: TrainingResult, study: Study) -> TrainingResult:
-    """A chain whose joints depend on several coordinates, where the plain one misses a law.
+def with_structure(result: TrainingResult, study: Study, *, parallelograms: bool) -> TrainingResult:
+    """A chain whose joints depend on several coordinates, if that explains the log better.
 
     The plain chain stays unless the structure halves its error.
     """
     limit = study.settings.seconds
     left = float("inf") if limit is None else limit - result.seconds
     plain = result.model.chain is not None and result.model.chain.settings.coupling is None
-    asked = plain and result.doubtful and study.settings.accelerations == "given"
-    if not asked or result.interrupted or result.model.joints.dof == 1:
+    asked = plain and study.settings.accelerations == "given"
+    if not asked or result.interrupted or result.model.joints.dof == 1 or result.error < EXACT:
         return result
     if left < LEAST_STRUCTURE_SECONDS:
         return result
@@ -252,6 +256,7 @@ def with_structure(result: TrainingResult, study: Study) -> TrainingResult:
     structure = search_structure(
         result.model,
         study,
+        parallelograms=parallelograms,
         enough=lambda: study.stop.is_set() or time.perf_counter() > until,
     )
     result = replace(result, structure=structure.steps)

@@ -1,21 +1,24 @@
-"""The cut-off of a log's filter, the delay of its torques and the mounting of its arm, by folds.
+"""The preparation of a log by its folds: its arm, the cut-off of its filter, its delay.
 
-A chain is fitted at a cut-off read from the spectrum of the motion; from there, a few iterations at
-each other cut-off give its error on every fold of the log. All are judged by the same torques, at
-the bandwidth that every model is scored at, so that a narrow filter gains nothing by hiding what it
-removes: below the best cut-off motion is lost, above it noise comes in.
+A search for the arm can end in a wrong one, and a log of little motion may be explained by several.
+Both show when searches from other random arms do not agree on motion that the log does not have.
+The best arm that two searches found is taken; where there is none, the one that explains the folds
+best, and the rest are its rivals. Where the first joint moves little, a log hardly tells whether
+its axis is vertical. A tilt of one degree that explains noise is wrong by much as soon as that
+joint turns elsewhere, so that an arm stands upright unless the folds are explained worse by it.
 
-Where the first joint moves little, a log hardly tells whether its axis is vertical. A tilt of one
-degree that explains noise is wrong by much as soon as that joint turns elsewhere, so that an arm
-stands upright unless the folds are explained worse by it.
+The search is made at a cut-off read from the spectrum of the motion; from there, a few iterations
+at each other cut-off give its error on every fold of the log. All are judged by the same torques,
+at the bandwidth that every model is scored at, so that a narrow filter gains nothing by hiding what
+it removes: below the best cut-off motion is lost, above it noise comes in.
 """
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -23,8 +26,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from ..errors import DataError
-from ..joints import Dataset, Recording, evenly_spaced
-from ..logs.actuation import torque_scale
+from ..joints import Dataset, Recording
 from ..logs.doctor.checked_log import cutoff_of
 from ..logs.excerpts import excerpt_of
 from ..logs.preparation import PreparationSettings, scoring_bandwidth, stride
@@ -33,23 +35,20 @@ from ..logs.segments import usual_step
 from ..logs.split import Split, split, split_key
 from ..models.dynamics import on_device
 from ..models.model import Model
-from ..solvers.linearised import one_blas_thread, rigid_slope
+from ..solvers.linearised import one_blas_thread
 from ..solvers.loss import Objective
 from ..solvers.plan import ModelChoice
-from ..solvers.training import TrainingSettings
+from ..solvers.training import SEARCHES, TrainingSettings
+from .delay import Delay, find_delay
 from .friction_search import START
 from .model_fit import fit_model
-from .refit import Refit, cross_fit
-from .scores import predict_samples
+from .refit import Refit, cross_fit, other_motion, torques_of
 from .study import NOTHING, CrossFit, Study, Watcher
 
 # Cut-offs that are tried: the first [Hz] and the factor from each to the next. The last is the
 # bandwidth of the scores: faster motion is in no score.
 LOWEST = 1.0
 STEP = 1.5
-# Cut-offs whose errors are below this multiple of the least are equally good. The middle one of
-# them is chosen, far from where motion is lost and from where noise comes in.
-EQUALLY_GOOD = 1.05
 # The most memory of a recording that the choice is made on [bytes]; of a larger one, segments
 # evenly spread over it.
 MOST_BYTES = 64e6
@@ -61,23 +60,14 @@ FIRST_SHARE = 0.6
 # The walk over cut-offs ends on either side when the error was this many times the best twice in a
 # row.
 WORSE = 1.02
-# Corrections of a delay: a model fitted to delayed torques has absorbed a part of the delay. They
-# end when one is smaller than this [s].
-DELAY_STEPS = 4
-DELAY_SMALL = 2e-4
-# Friction and elastic drives look like a delay of tens of milliseconds, whose removal takes away a
-# tenth of the error; that of a true delay takes away most of it. One is believed if the error falls
-# below this share, ...
-DELAY_GAIN = 0.5
-# ... if the folds agree on it to this share of it, or to this time [s], ...
-DELAY_AGREES = 0.1
-DELAY_CLOSE = 1.5e-3
-# ... and if it is not longer than this many samples, or than this [s], which a bus may take.
-DELAY_SAMPLES = 5
-DELAY_SECONDS = 0.05
-# The most samples of a fold that a delay is computed from.
-DELAY_ROWS = 1000
-# Iterations at each cut-off, without each fold, and the most samples for them.
+# Searches that run at the same time; fixed, so that a seed gives the same result everywhere.
+TOGETHER = 2
+# Arms whose errors on the folds are below this multiple of the least may be the robot's: another
+# search can confirm them, and where none does, they are rivals.
+RIVAL = 2.0
+# Errors on the folds below this multiple of each other are equally good.
+EQUALLY_GOOD = 1.05
+# Iterations of an arm without each fold, and the most samples for them.
 TRIAL_ITERATIONS = 3
 TRIAL_ROWS = 384
 # The weight that holds an arm upright: far more than the torques can pull at it. Iterations in
@@ -108,6 +98,7 @@ class PreparationChoice:
         split: the folds, the same for every cut-off.
         objective: the loss of a chain, with the tie of an arm that stands upright.
         others: arms that the search met and that explain the log as well as `start`.
+        confirmed: whether two searches ended in the arm of `start`.
     """
 
     settings: PreparationSettings
@@ -119,14 +110,15 @@ class PreparationChoice:
     split: Split | None = None
     objective: Objective = field(default_factory=Objective)
     others: tuple[Model, ...] = ()
+    confirmed: bool = True
 
 
 @dataclass(frozen=True, eq=False)
 class CutoffSearch:
     """The means of a search: randomness, the share held out, time, a stop and who follows it.
 
-    The arm, a `chain` with its tree, is searched for up to `searches` times. `first_look` is called
-    with the validation error (nMSE) of the first chain.
+    The arm, a `chain` with its tree, is searched for up to `searches` times, until two searches
+    agree. `first_look` is called with the validation error (nMSE) of the first chain.
     """
 
     key: PRNGKeyArray
@@ -135,7 +127,7 @@ class CutoffSearch:
     stop: threading.Event = field(default_factory=threading.Event)
     watch: Watcher | None = None
     first_look: Callable[[float], None] | None = None
-    searches: int = 1
+    searches: int = SEARCHES
     chain: ModelChoice = "chain"
 
 
@@ -181,6 +173,7 @@ def choose_preparation(recording: Recording, search: CutoffSearch) -> Preparatio
         split=desk.split,
         objective=trials[chosen].objective,
         others=trials[place].others,
+        confirmed=trials[place].confirmed,
     )
 
 
@@ -200,8 +193,11 @@ def _grid(recording: Recording) -> Float[np.ndarray, " cutoffs"]:
     return np.append(LOWEST * STEP ** np.arange(np.ceil(steps)), last)
 
 
-def _middle_of_the_best(trials: dict[int, "_Trial"]) -> int:
-    """Return the middle of the neighbours of the best cut-off that are as good as it."""
+def _middle_of_the_best(trials: dict[int, "ArmTrial"]) -> int:
+    """Return the middle of the neighbours of the best cut-off that are as good as it.
+
+    There it is far from where motion is lost and from where noise comes in.
+    """
     best = min(trials, key=lambda at: trials[at].validation)
     bound = EQUALLY_GOOD * trials[best].validation
     ends = []
@@ -221,11 +217,14 @@ def _guess(recording: Recording) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class _Trial:
-    """A model refitted at a cut-off without each fold, and its validation error.
+class ArmTrial:
+    """An arm refitted without each fold, and its validation error.
 
-    `start` is the model that all refits began from, `objective` their loss; `others` are arms that
-    explain the log as well.
+    Attributes:
+        start: the arm that all refits began from.
+        objective: their loss.
+        others: arms that explain the log as well.
+        confirmed: whether another search ended in the same arm.
     """
 
     start: Model
@@ -233,14 +232,113 @@ class _Trial:
     cross: CrossFit
     validation: float
     others: tuple[Model, ...] = ()
+    confirmed: bool = False
+
+    @classmethod
+    def of(cls, start: Model, study: Study) -> "ArmTrial":
+        """A few iterations without each fold, judged at the bandwidth of the scores."""
+        refit = Refit.of(start, study, iterations=TRIAL_ITERATIONS, count=TRIAL_ROWS)
+        cross = cross_fit(study, start, refit)
+        return cls(start, study.settings.objective, cross, cross.error())
 
 
-class _Delay(NamedTuple):
-    """A delay of the torques, its standard error [s], and its share of the validation error."""
+@dataclass(frozen=True, eq=False)
+class ArmSearch:
+    """Searches for the arm of a study's log.
 
-    seconds: float = 0.0
-    error: float = 0.0
-    gain: float = 0.0
+    Attributes:
+        model: the chain to search with, which has the tree of the arm.
+        most: the most searches.
+        over: whether time is over or the search was stopped.
+        first_look: called with the error of the first arm, while other searches go on.
+    """
+
+    study: Study
+    model: ModelChoice
+    most: int
+    over: Callable[[], bool]
+    first_look: Callable[[float], None] = field(default=lambda error: None)
+
+    def run(self) -> ArmTrial:
+        """The best arm that two searches found, or the one that explains the folds best.
+
+        Arms that explain the folds better than a confirmed one stay its rivals.
+        """
+        trials: list[ArmTrial] = []
+        confirmed = None
+        while not trials or (len(trials) < self.most and confirmed is None and not self.over()):
+            numbers = range(len(trials), min(self.most, len(trials) + TOGETHER))
+            with ThreadPoolExecutor(TOGETHER) as pool:
+                trials += pool.map(self._searched, numbers)
+            trials.sort(key=lambda trial: trial.validation)
+            confirmed = self._confirmed(trials)
+        if confirmed is None:
+            best = trials[0]
+            rivals = [each for each in trials[1:] if each.validation < RIVAL * best.validation]
+        else:
+            best = replace(trials[confirmed], confirmed=True)
+            rivals = trials[:confirmed]
+        return replace(best, others=(*best.others, *(rival.start for rival in rivals)))
+
+    def _confirmed(self, trials: Sequence[ArmTrial]) -> int | None:
+        """The place of the first arm that gives the same torques as another one on other motion.
+
+        They are the same if they differ by less than both err on the folds together. An arm far
+        behind the best one counts for nothing, although it may be found twice.
+        """
+        motion = other_motion(self.study.dataset, key=jax.random.fold_in(self.study.key, 0))
+        torques = torques_of([trial.start for trial in trials], motion)
+        bound = RIVAL * trials[0].validation
+        for place, trial in enumerate(trials):
+            for later in range(place + 1, len(trials)):
+                apart = self.study.torque_size.nmse(torques[later] - torques[place])
+                agrees = apart < trial.validation + trials[later].validation
+                if agrees and trial.validation < bound:
+                    return place
+        return None
+
+    def _searched(self, number: int) -> ArmTrial:
+        """The end of one search; the first one has the key of the study."""
+        study = self.study
+        if number > 0:
+            key = jax.random.fold_in(study.key, number)
+            study = replace(study, key=key, watch=None)
+        # The arm is looked for with all samples. Wrong ones have far larger errors even on what
+        # they learned from; how good the right one is, the folds tell.
+        result = fit_model(study.without(NOTHING), self.model)
+        trial = replace(ArmTrial.of(result.model, study), others=result.others)
+        trial = self._upright(trial, study)
+        if number == 0:
+            self.first_look(trial.validation)
+        return trial
+
+    def _upright(self, free: ArmTrial, study: Study) -> ArmTrial:
+        """The trial of the same arm with a vertical first axis, unless it is worse than `free`."""
+        chain = free.start.chain
+        if self.over() or chain is None or chain.joints.sliding[0]:
+            return free
+        settings = replace(study.settings, objective=Objective(upright=UPRIGHT))
+        study = replace(study, settings=settings)
+        everything = study.without(NOTHING)
+        others = free.others
+        if free.validation > UNSURE:
+            result = fit_model(everything, self.model)
+            start = result.model
+            others = result.others
+        else:
+            refit = Refit.of(vertical(free.start), everything, iterations=UPRIGHT_ITERATIONS)
+            start = refit(everything)
+        trial = replace(ArmTrial.of(start, study), others=others)
+        return trial if trial.validation <= EQUALLY_GOOD * free.validation else free
+
+
+def vertical(model: Model) -> Model:
+    """The model with gravity along its first axis, the rest as it is."""
+    chain = model.chain
+    assert chain is not None
+    gravity = np.zeros(3)
+    gravity[2] = np.copysign(np.linalg.norm(chain.gravity), chain.gravity[2])
+    return model.with_mechanics(eqx.tree_at(lambda chain: chain.gravity, chain, on_device(gravity)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,74 +358,37 @@ class _Desk:
         late = seconds is not None and time.perf_counter() - self.began >= seconds
         return late or self.search.stop.is_set()
 
-    def walk(self, place: int) -> dict[int, _Trial]:
-        """Fit a chain at a place, and try the cut-offs on both sides as far as they pay."""
-        # The arm is looked for with all samples. Wrong ones have far larger errors even on what
-        # they learned from; how good the right one is, the folds tell.
-        result = fit_model(self.study(place).without(NOTHING), self.search.chain)
-        first = replace(self.score(place, result.model), others=result.others)
-        found = self.upright(place, first)
+    def walk(self, place: int) -> dict[int, ArmTrial]:
+        """Search for the arm at a place, and try the cut-offs on both sides as far as they pay."""
+        search = self.search
+        arms = ArmSearch(self.study(place), search.chain, search.searches, lambda: self.over)
+        if search.first_look is not None:
+            arms = replace(arms, first_look=search.first_look)
+        found = arms.run()
         trials = {place: found}
-        if self.search.first_look is not None:
-            self.search.first_look(trials[place].validation)
         for step in (1, -1):
             at = place
-            best = trials[place].validation
+            best = found.validation
             worse = 0
             while worse < 2 and 0 <= at + step < len(self.grid) and not self.over:
                 at += step
-                trials[at] = self.score(at, found.start, objective=found.objective)
+                trials[at] = self.score(at, found)
                 error = trials[at].validation
                 worse = worse + 1 if error > WORSE * best else 0
                 best = min(best, error)
         return trials
 
-    def upright(self, place: int, free: _Trial) -> _Trial:
-        """The trial of the same arm with a vertical first axis, unless it is worse than `free`."""
-        chain = free.start.chain
-        if self.over or chain is None or chain.joints.sliding[0]:
-            return free
-        objective = Objective(upright=UPRIGHT)
-        study = self.study(place, objective=objective).without(NOTHING)
-        others = free.others
-        if free.validation > UNSURE:
-            result = fit_model(study, self.search.chain)
-            start = result.model
-            others = result.others
-        else:
-            start = Refit.of(vertical(free.start), study, iterations=UPRIGHT_ITERATIONS)(study)
-        trial = replace(self.score(place, start, objective=objective), others=others)
-        return trial if trial.validation <= EQUALLY_GOOD * free.validation else free
-
-    def delay(self, place: int, best: _Trial) -> _Delay:
+    def delay(self, place: int, best: ArmTrial) -> Delay:
         """The delay of the torques, none if the folds do not agree on one."""
-        trial = best
-        seconds = 0.0
-        more = np.zeros(1)
-        longest = max(DELAY_SECONDS, DELAY_SAMPLES * usual_step(self.recording.t))
-        for _ in range(DELAY_STEPS):
-            if self.over:
-                return _Delay()
-            more = self._lags(trial, self.study(place, seconds))
-            usual = float(np.median(more))
-            if abs(usual) < DELAY_SMALL:
-                break
-            seconds += usual
-            trial = self.score(place, trial.start, seconds, objective=trial.objective)
-            if abs(seconds) > longest or trial.validation > DELAY_GAIN * best.validation:
-                return _Delay()
-        apart = float(np.abs(more - np.median(more)).max())
-        if seconds == 0 or apart > max(DELAY_CLOSE, DELAY_AGREES * abs(seconds)):
-            return _Delay()
-        error = float(np.std(more, ddof=1) / np.sqrt(len(more)))
-        return _Delay(seconds, error, 1 - trial.validation / best.validation)
 
-    def _lags(self, trial: _Trial, study: Study) -> Float[np.ndarray, " folds"]:
-        """The delay that each fold shows beyond the one that is removed."""
-        lags = []
-        for number, member in enumerate(trial.cross.members):
-            lags.append(_lag(member, study.without(number).validation))
-        return np.array(lags)
+        def tried(seconds: float) -> tuple[Study, CrossFit] | None:
+            if self.over:
+                return None
+            study = self.study(place, seconds, objective=best.objective)
+            return study, ArmTrial.of(best.start, study).cross
+
+        study = self.study(place, objective=best.objective)
+        return find_delay(study, best.cross, tried, step=usual_step(self.recording.t))
 
     def study(self, place: int, delay: float = 0.0, *, objective: Objective | None = None) -> Study:
         """The study of the log at a cut-off; the split is the same for all cut-offs."""
@@ -345,7 +406,6 @@ class _Desk:
                 seconds=seconds,
                 epochs=POLISH,
                 validation=search.validation,
-                searches=search.searches,
                 objective=objective or Objective(),
             ),
             friction=START,
@@ -354,14 +414,9 @@ class _Desk:
             watch=search.watch,
         )
 
-    def score(
-        self, place: int, start: Model, delay: float = 0.0, *, objective: Objective | None = None
-    ) -> _Trial:
-        """A few iterations at a cut-off, judged at the bandwidth of scores."""
-        study = self.study(place, delay, objective=objective)
-        refit = Refit.of(start, study, iterations=TRIAL_ITERATIONS, count=TRIAL_ROWS)
-        cross = cross_fit(study, start, refit)
-        return _Trial(start, study.settings.objective, cross, cross.error())
+    def score(self, place: int, arm: ArmTrial) -> ArmTrial:
+        """The same arm at another cut-off."""
+        return ArmTrial.of(arm.start, self.study(place, objective=arm.objective))
 
     @cached_property
     def counted(self) -> np.ndarray | None:
@@ -378,30 +433,3 @@ class _Desk:
         return prepared_by(
             self.recording, PreparationSettings(float(self.grid[0]), 0.0, self.every)
         )
-
-
-def vertical(model: Model) -> Model:
-    """The model with gravity along its first axis, the rest as it is."""
-    chain = model.chain
-    assert chain is not None
-    gravity = np.zeros(3)
-    gravity[2] = np.copysign(np.linalg.norm(chain.gravity), chain.gravity[2])
-    return model.with_mechanics(eqx.tree_at(lambda chain: chain.gravity, chain, on_device(gravity)))
-
-
-def _lag(model: Model, unseen: Dataset) -> float:
-    """The delay of the torques on motion that a model has not seen, the same for all joints [s].
-
-    A torque that is late by δ misses δ τ̇. The part of both that the links can absorb is removed.
-    """
-    rate = np.gradient(unseen.tau, unseen.t, axis=0)
-    rate[np.diff(unseen.t, append=np.inf) <= 0] = 0.0
-    samples = unseen.samples
-    rows = evenly_spaced(len(samples), DELAY_ROWS)
-    std = torque_scale(samples.qd, samples.tau)
-    error = ((samples.tau - predict_samples(model, unseen)) / std)[rows].ravel()
-    late = (rate[unseen.counted] / std)[rows].ravel()
-    basis = np.linalg.qr(rigid_slope(model.mechanics, samples.rows(rows), std))[0]
-    late = late - basis @ (basis.T @ late)
-    error -= basis @ (basis.T @ error)
-    return -float(late @ error / (late @ late))

@@ -23,22 +23,19 @@ from ..logs.preparation import PreparationSettings, prepare, scoring_bandwidth
 from ..logs.segments import usual_step
 from ..models.model import Architecture, Model
 from ..models.trust import Sketch
+from ..simulation.replay import LogReplay
 from ..solvers.linearised import one_blas_thread
 from ..solvers.loss import SECONDS, Objective
 from ..solvers.stages import SAMPLES
 from .contenders import Chain, Constant, Network, SingleTraining, unconfirmed
 from .cutoff import CutoffSearch, PreparationChoice, choose_preparation
 from .fit_settings import FitOptions, FitSettings, fit_options
-from .more_data import LearningCurve, NextMotion, learning_curve, next_motion
-from .refit import ambiguity, disagreement
+from .more_data import LearningCurve, NextMotion, more_data
+from .refit import left_open, replay_validation
 from .scores import Scores
 from .study import Budget, Contender, Entry, FrictionChoice, Listener, Study, nobody_listens
 from .uncertainty import TrustSettings, trust, trust_by_folds
-from .verdict import Verdict, judge, ranked
-
-# Share of the rivals' seconds that chains near a URDF get; the networks, which are trained at the
-# same time, have the rest.
-NEAR_SHARE = 0.4
+from .verdict import Verdict, judge, judge_motion, ranked
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +49,8 @@ class Fit:
             accelerations, its parts are the filtered motion, for pictures and the band.
         trusted: the chosen model with its band and domain, before it learned from the validation
             motion too; None if the fit was stopped.
+        replay: the validation motion as a simulation of the chosen model; None for a model without
+            mechanics.
         other_motion: the nMSE by which models of parts of the log, or other arms that explain it
             as well, differ on other motion; 0 where it was not computed.
         curve, motion: what more data would bring and what to record next, for a chain with friction
@@ -68,6 +67,7 @@ class Fit:
     seconds: float
     interrupted: bool
     other_motion: float = 0.0
+    replay: LogReplay | None = None
 
     @property
     def best(self) -> Entry:
@@ -115,13 +115,19 @@ class Fit:
     @property
     def verdict(self) -> Verdict:
         """Whether to deploy the model, judged on the validation motion."""
-        return self.judged({})
+        return self.judged({}, self.replay)
 
-    def judged(self, test: Mapping[str, Scores]) -> Verdict:
-        """Whether to deploy the model, judged on a test motion by the scores of every entry."""
+    def judged(self, test: Mapping[str, Scores], replay: LogReplay | None) -> Verdict:
+        """Whether to deploy the model, judged on a test motion.
+
+        Args:
+            test: the scores of every entry there.
+            replay: that motion as a simulation of the model.
+        """
         return judge(
             self.entries,
             test,
+            motion=None if replay is None else judge_motion(replay),
             new_motion=self.study.split.is_new,
             other_motion=self.other_motion,
             interrupted=self.interrupted,
@@ -143,12 +149,7 @@ class Fit:
 
     def __str__(self) -> str:
         """The verdict and the errors of all models, in a few lines."""
-        verdict = self.verdict
-        lines = [
-            f"{verdict.decision}: {verdict.model}, nMSE {verdict.error:.3g} on {verdict.judged_on} "
-            f"motion (a constant torque: {verdict.constant:.3g})"
-        ]
-        lines += [f"  doubt: {doubt.kind}" for doubt in verdict.doubts]
+        lines = [str(self.verdict)]
         for entry in self.entries:
             lines.append(f"  {entry.name}: {entry.validation.torque.nmse_mean:.3g}")
         return "\n".join(lines)
@@ -208,6 +209,7 @@ class _Outlook(NamedTuple):
 
     trusted: Model | None = None
     other_motion: float = 0.0
+    replay: LogReplay | None = None
     curve: LearningCurve | None = None
     motion: NextMotion | None = None
 
@@ -243,16 +245,25 @@ class _Job:
             seconds=self.budget.elapsed,
             interrupted=self.stop.is_set() or any(entry.interrupted for entry in entries),
             other_motion=outlook.other_motion,
+            replay=outlook.replay,
         )
 
     def _outlook(self, best: Entry, study: Study, choice: PreparationChoice) -> "_Outlook":
         """What a fit says of its best model beyond its errors."""
-        trusted = self._trust(best, study)
+        # Beside the band: nearly all of its time is that of the compiler, which uses one core.
+        with ThreadPoolExecutor(1) as pool:
+            replay = pool.submit(replay_validation, best, study)
+            trusted = self._trust(best, study)
         assert trusted.trust is not None
         known = Sketch.of(sketch(self.data))
         trusted = trusted.with_trust(replace(trusted.trust, sketch=known))
-        other_motion = self._other_motion(best, study, choice)
-        return _Outlook(trusted, other_motion, *self._more_data(best, study))
+        key, *keys = self._last_keys(study)
+        other_motion = left_open(best, choice.start, choice.others, study, key=key)
+        curve = None
+        motion = None
+        if self.budget.left > 0:
+            curve, motion = more_data(best.deployed, study.training, study.validation, keys)
+        return _Outlook(trusted, other_motion, replay.result(), curve, motion)
 
     def _prepare(self) -> _Prepared:
         if isinstance(self.data, Dataset):
@@ -347,7 +358,7 @@ class _Job:
         """Fit every contender to the same study."""
         options = self.options
         constant = Constant().fit(study)
-        if self._trains_once:
+        if options.trains_once(self.data):
             name: Any = options.models[0]
             model = options.architecture or name
             single = SingleTraining(name, model, options.settings.start, options.settings.seeds)
@@ -364,24 +375,6 @@ class _Job:
         rivals = self._rivals(study.part("rivals"), chain)
         return [constant, *rivals] if chain is None else [constant, *rivals, chain]
 
-    @property
-    def _trains_once(self) -> bool:
-        """Whether a single network is trained exactly as asked, without a search over its settings.
-
-        So it is where the caller set the training, and for signals that need no filter: they are
-        clean enough for the second-order method, which the search does not try.
-        """
-        options = self.options
-        settings = options.settings
-        if not options.single or options.models[0] in ("identified", "chain"):
-            return False
-        if settings.single_training or options.architecture is not None:
-            return True
-        if isinstance(self.data, Dataset):
-            return True
-        filtered = settings.cutoff is not None or settings.accelerations == "none"
-        return self.data.qdd is not None and not filtered
-
     def _chain(self, prepared: _Prepared) -> Chain:
         options = self.options
         start = options.settings.start
@@ -396,6 +389,7 @@ class _Job:
             seeds=options.settings.seeds,
             model=options.chain,
             structured=options.settings.structure == "auto" and options.chain == "chain",
+            confirmed=prepared.choice.confirmed,
         )
 
     def _rivals(self, study: Study, chain: Entry | None) -> list[Entry]:
@@ -419,8 +413,8 @@ class _Job:
                 seconds = study.settings.seconds
                 each = None
                 if seconds is not None:
-                    each = NEAR_SHARE * seconds / len(near.ANCHORS)
-                    seconds *= 1 - NEAR_SHARE
+                    each = near.NEAR_SHARE * seconds / len(near.ANCHORS)
+                    seconds *= 1 - near.NEAR_SHARE
                 entries.append(near.ChainNearUrdf(options.urdf).fit(study.within(each)))
                 study = study.within(seconds)
         if self.stop.is_set():
@@ -449,27 +443,6 @@ class _Job:
             return trust_by_folds(best.deployed, best.cross, study, settings)
         key = self._last_keys(study)[0]
         return trust(best.deployed, study.training, study.judged, settings, key=key)
-
-    def _other_motion(self, best: Entry, study: Study, choice: PreparationChoice) -> float:
-        """How much models differ on other motion that the log leaves open, if there are several."""
-        if best.cross is None or best.folds < 2:
-            return 0.0
-        key = self._last_keys(study)[0]
-        apart = disagreement(best.cross, study.dataset, key=key)
-        if best.model.chain is None or choice.start is None:
-            return apart
-        return max(apart, ambiguity(choice.start, choice.others, study, key=key))
-
-    def _more_data(
-        self, best: Entry, study: Study
-    ) -> tuple[LearningCurve | None, NextMotion | None]:
-        """What more data would bring, for a chain with friction if there is time."""
-        model = best.deployed
-        if model.chain is None or model.friction is None or self.budget.left == 0:
-            return None, None
-        _, curve_key, motion_key = self._last_keys(study)
-        curve = learning_curve(model, study.training, study.validation, key=curve_key)
-        return curve, next_motion(model, study.training, key=motion_key)
 
     def _last_keys(self, study: Study) -> tuple[PRNGKeyArray, ...]:
         """The keys of trust, learning curve and next motion; no contender has used them."""

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from ..errors import SettingsError
+from ..joints import Dataset, Recording
 from ..logs.preparation import PreparationSettings
 from ..models.chain import LagrangianChainSettings
 from ..models.model import Architecture
 from ..models.networks import FeedForwardSettings, LagrangianNetworkSettings
 from ..solvers.plan import ModelChoice
-from ..solvers.training import TrainingSettings
+from ..solvers.training import SEARCHES, TrainingSettings
 from .model_fit import FRESH, TrainingStart
 from .presets import PRESETS
 from .study import FrictionChoice, require_friction
@@ -19,8 +20,8 @@ from .study import FrictionChoice, require_friction
 ModelName = Literal["chain", "delan", "feedforward", "identified"]
 Accelerations = Literal["auto", "filtered", "none"]
 
-# Searches for the arm of a chain in a thorough fit.
-THOROUGH_SEARCHES = 6
+# Searches for the arm of a chain at most, in a thorough fit.
+THOROUGH_SEARCHES = 8
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,10 @@ class FitSettings:
         parents: index of each joint's parent joint in the kinematic tree of a chain, −1 for the
             base; None for a serial arm.
         structure: of the chain: `auto` looks for joints that depend on several coordinates, such as
-            coupled drives and parallelograms, where a plain chain leaves torque unexplained;
+            coupled drives, and parallelograms where a plain chain leaves torque unexplained;
             `plain` does not; or the structure itself.
-        thorough: search for the arm of a chain several times, until two searches agree, and train
-            every network to its end; this takes minutes.
+        thorough: search longer for an arm that two searches agree on, and train every network to
+            its end; this takes minutes.
     """
 
     accelerations: Accelerations = "auto"
@@ -75,7 +76,8 @@ class FitSettings:
     @property
     def searches(self) -> int:
         """How often the arm of a chain is searched for at most."""
-        return max(self.training.searches, THOROUGH_SEARCHES if self.thorough else 1)
+        least = THOROUGH_SEARCHES if self.thorough else SEARCHES
+        return max(self.training.searches, least)
 
     @property
     def single_training(self) -> bool:
@@ -147,6 +149,22 @@ class FitOptions:
         """Whether every model is trained on windows over the unfiltered motion."""
         settings = self.settings
         return "none" in (settings.accelerations, settings.training.accelerations)
+
+    def trains_once(self, data: Recording | Dataset) -> bool:
+        """Whether a single network is trained exactly as asked, without a search over its settings.
+
+        So it is where the caller set the training, and for signals that need no filter: they are
+        clean enough for the second-order method, which the search does not try.
+        """
+        settings = self.settings
+        if not self.single or self.models[0] in ("identified", "chain"):
+            return False
+        if settings.single_training or self.architecture is not None:
+            return True
+        if isinstance(data, Dataset):
+            return True
+        filtered = settings.cutoff is not None or settings.accelerations == "none"
+        return data.qdd is not None and not filtered
 
 
 def fit_options(

@@ -1,5 +1,6 @@
 """What more data would bring, and which motion to record next."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,6 +59,17 @@ class NextMotion:
     speed: tuple[float, float]
     pose: tuple[float, float]
     gain: float
+
+
+def more_data(
+    model: Model, training: Dataset, validation: Dataset, keys: Sequence[PRNGKeyArray]
+) -> tuple[LearningCurve | None, NextMotion | None]:
+    """What more data would bring, for a chain with friction; `keys` are those of both answers."""
+    if model.chain is None or model.friction is None:
+        return None, None
+    curve_key, motion_key = keys
+    curve = learning_curve(model, training, validation, key=curve_key)
+    return curve, next_motion(model, training, key=motion_key)
 
 
 def learning_curve(

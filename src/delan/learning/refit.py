@@ -19,18 +19,21 @@ from ..joints import Dataset, evenly_spaced
 from ..logs.split import generator
 from ..models.dynamics import in_precision
 from ..models.model import Model
+from ..simulation.replay import LogReplay, Part, ReplaySettings, replay_parts
 from ..solvers import marquardt
 from ..solvers.linearised import drive_torques
 from ..solvers.loss import Anchor, Objective, Samples, Scale
 from ..solvers.plan import samples
 from ..solvers.stages import SAMPLES
 from .scores import predict_samples
-from .study import CrossFit, Study
+from .study import CrossFit, Entry, Study
 
 # Iterations of a refit.
 ITERATIONS = 6
 # Folds that are refitted at the same time; XLA and BLAS release the interpreter while they compute.
 TOGETHER = 2
+# A fit simulates its validation motion over these times [s], from this many starts.
+REPLAYED = ReplaySettings(horizons=(0.1, 0.5), windows=30)
 # Samples of motion that was not recorded, on which models are compared.
 MIXED_ROWS = 1000
 
@@ -144,6 +147,22 @@ def jackknife(count: int) -> float:
     return (count - 1) / np.sqrt(count)
 
 
+def left_open(
+    entry: Entry, start: Model | None, others: Sequence[Model], study: Study, *, key: PRNGKeyArray
+) -> float:
+    """How much models differ on other motion that the log leaves open (nMSE).
+
+    They are the entry without each fold, and for a chain the arms that the search met: `others`
+    explain the log as well as `start`.
+    """
+    if entry.cross is None or entry.folds < 2:
+        return 0.0
+    apart = disagreement(entry.cross, study.dataset, key=key)
+    if entry.model.chain is None or start is None:
+        return apart
+    return max(apart, ambiguity(start, others, study, key=key))
+
+
 def disagreement(cross: CrossFit, dataset: Dataset, *, key: PRNGKeyArray) -> float:
     """The nMSE by which models of parts of a log differ on other motion, mean over joints."""
     std = jackknife(len(cross.members)) * spread_of(cross.members, other_motion(dataset, key=key))
@@ -190,3 +209,21 @@ def torques_of(models: Sequence[Model], dataset: Dataset) -> list[Float[np.ndarr
     with jax.enable_x64(True):
         data = samples(dataset, models[0].friction_settings)
         return [drive_torques(in_precision(model), data) for model in models]
+
+
+def replay_validation(entry: Entry, study: Study) -> LogReplay | None:
+    """Return the validation motion as simulated by models that have not learned from it."""
+    members = (entry.model,)
+    if entry.cross is not None:
+        members = entry.cross.members
+    parts = []
+    for member, fold in zip(members, study.split.folds, strict=False):
+        parts.append(Part(member, fold.validation))
+    return replay_motion(parts, study.scored)
+
+
+def replay_motion(parts: Sequence[Part], dataset: Dataset) -> LogReplay | None:
+    """Return a motion as simulated; None for a model without mechanics or too short a motion."""
+    if not parts[0].model.promises.mechanics:
+        return None
+    return replay_parts(parts, dataset, REPLAYED)

@@ -37,8 +37,7 @@ Listener = Callable[[str], Watcher | None]
 SHARES = {"preparation": 0.3, "chain": 0.3, "windows": 0.08, "rivals": 0.2, "trust": 0.12}
 # In place of the number of a fold: every sample is learned from.
 NOTHING = -1
-# Every step gets at least one second, however little time is left: a step that starts must be able
-# to make some progress.
+# Every step gets at least one second, so that it makes some progress however late it starts.
 LEAST_SECONDS = 1.0
 
 
@@ -295,11 +294,12 @@ class Entry:
 class StructureStep:
     """A structure that was tried, its error (nMSE) on parts of the log left out, and if it is kept.
 
-    The first step is the plain chain, to compare with.
+    The first step is the plain chain, to compare with. A structure that falls behind in training
+    has no error on parts left out.
     """
 
     name: str
-    validation: float
+    validation: float | None
     kept: bool
 
 

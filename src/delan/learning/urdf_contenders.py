@@ -16,6 +16,9 @@ from .study import Contender, Entry, Study, TrainingResult
 
 # How firmly a chain is held to a URDF; validation chooses one of them.
 ANCHORS = (1e-3, 1e-5)
+# Share of the rivals' seconds that these chains get; the networks, trained after them, have the
+# rest.
+NEAR_SHARE = 0.4
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
+
+from ..simulation.replay import LogReplay
 from .scores import Scores
 from .study import Entry
 
@@ -31,7 +34,14 @@ DoubtKind = Literal[
 
 # A model that leaves more than this share of the torque's variance unexplained is doubtful.
 POOR = 0.1
-# So is a model if another one has less than this share of its error on the test motion.
+# A model is fit to simulate with if it strays at most this far from the motion, as a share of the
+# error of a robot that holds its speed: in the median joint, and in every joint.
+STRAYS = 0.2
+STRAYS_MOST = 0.5
+# A joint that strays less than this from constant speed has no motion to be compared with [rad or
+# m]: a smaller error does not count against the model.
+STILL = 1e-3
+# A model is doubtful if another one has less than this share of its error on the test motion.
 CLEARLY_BETTER = 0.8
 
 
@@ -95,6 +105,45 @@ class Doubt:
 
 
 @dataclass(frozen=True)
+class MotionVerdict:
+    """Whether a model moves like the robot, and is fit to simulate with.
+
+    Attributes:
+        decision: `simulate`; `doubtful`: it predicts motion, but strays; `refuse`: a joint of a
+            robot that holds its speed would stray less.
+        horizon: the time after which positions are compared [s].
+        error: of the median joint, relative to a robot that holds the speed of the start.
+        worst, worst_error: the joint with the largest such error.
+    """
+
+    decision: Literal["simulate", "doubtful", "refuse"]
+    horizon: float
+    error: float
+    worst: str
+    worst_error: float
+
+
+def judge_motion(replay: LogReplay) -> MotionVerdict:
+    """Judge a model by how far it strays from a recorded motion, open loop."""
+    horizon = max(replay.open_loop)
+    error = replay.open_loop[horizon].relative(STILL)
+    worst = int(np.argmax(error))
+    verdict = MotionVerdict(
+        decision="doubtful",
+        horizon=horizon,
+        error=float(np.median(error)),
+        worst=replay.joints.names[worst],
+        worst_error=float(error[worst]),
+    )
+    # Written so that an error that is not a number refuses as well.
+    if not verdict.worst_error < 1:
+        return replace(verdict, decision="refuse")
+    if verdict.error <= STRAYS and verdict.worst_error <= STRAYS_MOST:
+        return replace(verdict, decision="simulate")
+    return verdict
+
+
+@dataclass(frozen=True)
 class Verdict:
     """Whether to deploy the model that the validation motion chose.
 
@@ -107,6 +156,7 @@ class Verdict:
         validation: the nMSE of the chosen model on the validation motion.
         seconds: the limit of time that the fit had.
         free_error: the largest nMSE of joints without a motor; 0 if all have one.
+        motion: whether it moves like the robot; None where it was not simulated.
     """
 
     decision: Decision
@@ -120,17 +170,39 @@ class Verdict:
     interrupted: bool = False
     seconds: float | None = None
     free_error: float = 0.0
+    motion: MotionVerdict | None = None
+
+    def __str__(self) -> str:
+        """The decision with its doubts, in a few lines."""
+        lines = [
+            f"{self.decision}: {self.model}, nMSE {self.error:.3g} on {self.judged_on} motion "
+            f"(a constant torque: {self.constant:.3g})"
+        ]
+        lines += [f"  doubt: {doubt.kind}" for doubt in self.doubts]
+        if self.motion is not None:
+            motion = self.motion
+            lines.append(
+                f"  as a simulator: {motion.decision}, {motion.error:.2g} of the error of a robot "
+                f"that holds its speed after {motion.horizon:g} s"
+            )
+        return "\n".join(lines)
 
     @property
     def beats_constant(self) -> bool:
         """Whether the model is better than a constant torque."""
         return self.error < self.constant
 
+    @property
+    def simulable(self) -> bool:
+        """Whether it was seen to move like the robot."""
+        return self.motion is not None and self.motion.decision == "simulate"
+
 
 def judge(
     entries: Sequence[Entry],
     test: Mapping[str, Scores] | None = None,
     *,
+    motion: MotionVerdict | None = None,
     new_motion: bool = True,
     other_motion: float = 0.0,
     interrupted: bool = False,
@@ -141,6 +213,7 @@ def judge(
     Args:
         entries: ordered by their validation error.
         test: the scores of every entry on motion that took no part in the choice.
+        motion: whether the first of them moves like the robot.
         new_motion: whether the validation motion is unlike the training motion.
         other_motion: the nMSE by which models of parts of the log differ on other motion.
     """
@@ -163,6 +236,7 @@ def judge(
         interrupted=interrupted,
         seconds=seconds,
         free_error=scored[chosen.name].torque.free_nmse,
+        motion=motion,
     )
     # Written so that an error that is not a number refuses as well.
     if not verdict.error < min(1.0, verdict.constant) or chosen.name == "constant":

@@ -6,8 +6,8 @@ has the same; the columns of a file without a header are an array that has the n
 
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from os.path import isfile, samefile  # unlike those of a Path, false for impossible names
 from pathlib import Path
@@ -15,16 +15,221 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import DataError
+from .column_finder import with_elements
 from .column_names import measures
-from .elements import with_elements
 from .formats import Field, Pieces, Sheet, open_log
-from .joined_rows import Member, joined_pieces
 from .options import LogOptions
-from .time_stamps import TimeStamps, named_unit, time_column, time_stamps
+from .time_stamps import TimeStamps, named_unit, time_column, time_stamps, whole_or_float
 
 _NUMBERED = re.compile(r"column\d+")
 # Endings of names of files that say nothing of their content.
 _PACKED_SUFFIXES = (".gz", ".zst", ".bz2", ".zip")
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """A file of a joined log.
+
+    Attributes:
+        name: name of the file.
+        sheet: its columns.
+        stamps: its times, None if it has none or its rows are not joined by time.
+        names: name in the file of each column of the joined log.
+    """
+
+    name: str
+    sheet: Sheet
+    stamps: TimeStamps | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+def joined_pieces(members: Sequence[Member], wanted: Sequence[str], rows: int) -> Pieces:
+    """Yield rows of all files: by row, and by time those that have times beside the first."""
+    first = members[0]
+    by_time = [member for member in members[1:] if member.stamps is not None]
+    cursors = []
+    for member in members:
+        columns = [name for name in wanted if name in member.names]
+        if columns or (member is first and by_time):
+            cursors.append(_cursor(member, columns, rows, timed=member in by_time))
+    if not cursors:
+        return
+    lead = cursors[0]
+    done = 0
+    while True:
+        piece, times = lead.take(rows, done)
+        length = len(next(iter(piece.values()), times))
+        if not length:
+            break
+        inside = np.ones(length, dtype=bool)
+        for cursor in cursors[1:]:
+            if isinstance(cursor, _TimeCursor):
+                columns, known = cursor.at(times)
+                inside &= known
+            else:
+                columns, _ = cursor.take(length, done)
+                cursor.require(length, columns, lead.source)
+            piece |= columns
+        done += length
+        if not inside.all():
+            piece = {name: values[inside] for name, values in piece.items()}
+        yield {name: piece[name] for name in wanted}
+    for cursor in cursors[1:]:
+        cursor.require_end(lead.source, done)
+
+
+def _cursor(
+    member: Member, columns: Sequence[str], rows: int, *, timed: bool
+) -> "_RowCursor | _TimeCursor":
+    kind = _TimeCursor if timed else _RowCursor
+    return kind(member, columns, rows)
+
+
+class _RowCursor:
+    """Reads a file from its first row to its last, as many rows at a time as are asked for."""
+
+    def __init__(self, member: Member, columns: Sequence[str], rows: int):
+        self.source = member.sheet.source
+        self._stamps = member.stamps
+        self._names = {name: member.names[name] for name in columns}
+        self._own = list(dict.fromkeys(self._names.values()))
+        if member.stamps is not None and member.stamps.column not in self._own:
+            self._own.append(str(member.stamps.column))
+        self._pieces = iter(member.sheet.pieces(self._own, rows))
+        self._left: dict[str, np.ndarray] = {}
+
+    def _more(self) -> bool:
+        """Read on; return whether there was something."""
+        piece = next(self._pieces, None)
+        if piece is None:
+            return False
+        lengths = set(map(len, piece.values()))
+        if len(lengths) > 1:
+            short = min(piece, key=lambda name: len(piece[name]))
+            problem = "ends before the other columns; cut them to one length"
+            raise DataError(self.source, problem, column=short)
+        for name, values in piece.items():
+            before = self._left.get(name)
+            self._left[name] = values if before is None else np.concatenate([before, values])
+        return True
+
+    @property
+    def _count(self) -> int:
+        return len(next(iter(self._left.values()), ()))
+
+    def take(self, rows: int, done: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Return the next rows, fewer at the end, and their times if the file has any."""
+        while self._count < rows and self._more():
+            pass
+        taken = {name: values[:rows] for name, values in self._left.items()}
+        self._left = {name: values[rows:] for name, values in self._left.items()}
+        length = len(next(iter(taken.values()), ()))
+        times = np.empty(length)
+        if self._stamps is not None and length:
+            times = self._stamps.seconds(taken, done, length)
+        return {name: taken[own] for name, own in self._names.items() if own in taken}, times
+
+    def require(self, length: int, columns: Mapping[str, np.ndarray], other: str) -> None:
+        """Refuse a file that ends before another."""
+        if any(len(values) != length for values in columns.values()) or not columns:
+            problem = f"has fewer rows than {other}; cut them to one length, or join them by time"
+            raise DataError(self.source, problem)
+
+    def require_end(self, other: str, rows: int) -> None:
+        """Refuse a file that goes on after another."""
+        if self._count or self._more():
+            problem = f"has more rows than the {rows} of {other}; cut them to one length"
+            times, rest = divmod(rows + self._count_rest(), rows)
+            if not rest:
+                problem = (
+                    f"has {times} times the rows of {other}: give --columns {times} if the numbers "
+                    "of a row are spread over lines, else cut the files to one length"
+                )
+            raise DataError(self.source, problem)
+
+    def _count_rest(self) -> int:
+        """Return how many rows follow, which are read but not kept."""
+        count = self._count
+        for piece in self._pieces:
+            count += len(next(iter(piece.values())))
+        return count
+
+
+class _TimeCursor(_RowCursor):
+    """Reads a file at given times, which increase, between its first and its last row."""
+
+    def __init__(self, member: Member, columns: Sequence[str], rows: int):
+        super().__init__(member, columns, rows)
+        self._t = np.empty(0)
+        self._overlaps = False
+
+    def at(self, times: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Return the columns interpolated at times, and which times lie inside the file.
+
+        The file is read on piece by piece and only its last piece kept, however far the times go.
+        """
+        finite = times[np.isfinite(times)]
+        last = finite.max() if len(finite) else -np.inf
+        if not len(self._t) and not self._read_on():
+            raise DataError(self.source, "holds no rows; record some motion")
+        inside = np.zeros(len(times), dtype=bool)
+        columns = {}
+        for name, own in self._names.items():
+            columns[name] = np.full((len(times), *self._left[own].shape[1:]), np.nan)
+        while True:
+            found = ~inside & (times >= self._t[0]) & (times <= self._t[-1])
+            inside |= found
+            if found.any():
+                self._fill(columns, times, found)
+            # The next rows still need the last row before them.
+            self._keep_from(int(np.searchsorted(self._t, last, side="right")) - 1)
+            if self._t[-1] >= last or not self._read_on():
+                break
+        self._overlaps = self._overlaps or bool(inside.any())
+        return columns, inside
+
+    def _fill(self, columns: dict[str, np.ndarray], times: np.ndarray, found: np.ndarray) -> None:
+        """Interpolate the columns at those times that were found between the rows in memory."""
+        for name, own in self._names.items():
+            values = np.asarray(whole_or_float(self.source, own, self._left[own]), dtype=np.float64)
+            columns[name][found] = _interpolated(times[found], self._t, values)
+
+    def _keep_from(self, row: int) -> None:
+        first = min(max(0, row), len(self._t) - 1)
+        self._t = self._t[first:]
+        # Copies, as views would keep all rows in memory.
+        self._left = {name: values[first:].copy() for name, values in self._left.items()}
+
+    def _read_on(self) -> bool:
+        """Read the next piece; return whether there was one."""
+        if not self._more():
+            return False
+        self._t = np.concatenate([self._t, self._times_of_new_rows()])
+        if len(self._t) > 1 and not np.all(np.diff(self._t) > 0):
+            problem = "its times do not increase, so that it cannot be joined by time"
+            raise DataError(self.source, f"{problem}; sort its rows, or --join-by row")
+        return len(self._t) > 0
+
+    def _times_of_new_rows(self) -> np.ndarray:
+        assert self._stamps is not None
+        assert self._stamps.column is not None
+        new = {self._stamps.column: self._left[self._stamps.column][len(self._t) :]}
+        return self._stamps.seconds(new, 0, len(new[self._stamps.column]))
+
+    def require_end(self, other: str, rows: int) -> None:
+        """Refuse a file that has no time in common with another."""
+        if not self._overlaps:
+            problem = (
+                f"no row lies in the time of {other}; the clocks differ: give --join-by row, or "
+                "times that begin together"
+            )
+            raise DataError(self.source, problem)
+
+
+def _interpolated(times: np.ndarray, known: np.ndarray, values: np.ndarray) -> np.ndarray:
+    if values.ndim == 1:
+        return np.interp(times, known, values)
+    return np.stack([np.interp(times, known, column) for column in values.T], axis=1)
 
 
 def open_sheets(path: Path, options: LogOptions, *, gaps: bool) -> list[Sheet]:

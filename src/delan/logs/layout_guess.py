@@ -6,21 +6,27 @@ numbers: time increases evenly, and velocities are the derivatives of positions.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
 from ..errors import DelanError
+from .column_finder import ColumnFinder, with_elements
 from .column_names import measures
 from .columns import find_columns
-from .formats import Sheet
+from .formats import Sheet, open_log
+from .join import file_name, open_sheets
 from .options import MAPPED, LogOptions
 
 # Rows that are looked at, and columns of an array that are.
 _ROWS = 5000
+_PIECE = 200_000
 _MOST_COLUMNS = 200
 # Correlation of a column with the derivative of another from which on it may be its velocity.
 _ALIKE = 0.8
+# Words for what is switched on or limited, beside which a quantity is not measured.
+_STATE = re.compile("enable|status|mode|limit|flag")
 # Words for quantities in names that say something else as well, the first found counts.
 _LOOSE = (
     ("t", r"time|stamp|^m?t$|sec"),
@@ -51,6 +57,19 @@ class ColumnFacts:
 
 
 @dataclass(frozen=True)
+class Need:
+    """What must be known of a log beside its columns.
+
+    Attributes:
+        what: what it is.
+        option: how it is given, with a placeholder; empty if no option can give it.
+    """
+
+    what: str
+    option: str = ""
+
+
+@dataclass(frozen=True)
 class LayoutGuess:
     """What a log may mean.
 
@@ -59,35 +78,122 @@ class LayoutGuess:
         options: options that may make the log readable, beside those given.
         needs: what must be known beside them.
         readable: whether the columns are understood with these options.
+        file: the file to read, where others are joined to it.
     """
 
     columns: tuple[ColumnFacts, ...]
     options: LogOptions
-    needs: tuple[str, ...]
+    needs: tuple[Need, ...]
     readable: bool
+    file: Path | None = None
 
 
 def guess_layout(sheet: Sheet, options: LogOptions) -> LayoutGuess:
     """Return the columns of a sheet and the best guess at what they mean."""
     arrays = _first_rows(sheet)
     facts = tuple(_facts(name, values) for name, values in arrays.items())
-    mapped = _by_names(facts, options)
-    if all(re.fullmatch(r"column\d+", name) for name in arrays):
+    mapped = _by_names(arrays, facts, options)
+    if _is_nameless(sheet):
         mapped = _by_numbers(arrays, facts)
-    guessed = _with_map(options, mapped)
+    known = {*mapped, *options.map}
+    needs = _needs(sheet, options, known)
+    short = _with_map(options, _surprising(sheet, options, mapped))
+    if _is_readable(sheet, short):
+        return LayoutGuess(facts, short, needs, readable=True)
+    full = _with_map(options, mapped)
+    readable = _is_readable(sheet, full)
+    # What cannot be read yet for want of a number is shown in short.
+    return LayoutGuess(facts, full if readable else short, needs, readable)
+
+
+def _needs(sheet: Sheet, options: LogOptions, known: set[str]) -> tuple[Need, ...]:
+    """Return what the options must say beside the columns of known quantities."""
     needs = []
-    if "t" not in mapped and options.rate is None:
-        needs.append("the sampling rate: --rate HZ")
-    if "current" in mapped and options.gain is None and "tau" not in mapped:
-        needs.append("the torque per current of each joint in N m/A: --gain K,…")
-    told = any(measures(name) == "q_des" for name in sheet.fields)
-    if not {"tau", "current"} & mapped.keys() and not told:
-        needs.append("torques, or currents, or commands with the gains of the drives")
-    elif not {"tau", "current"} & mapped.keys() and options.kp is None:
-        needs.append("the gains of the drives in N m/rad and N m s/rad: --kp K,… --kd K,…")
-    if "q" not in mapped:
-        needs.append("the columns of the positions: --map 'q=…'")
-    return LayoutGuess(facts, guessed, tuple(needs), _is_readable(sheet, guessed))
+    if "q" not in known:
+        needs.append(Need("the columns of the positions", "--map q=COLUMNS"))
+    if "t" not in known and options.rate is None:
+        needs.append(Need("the sampling rate", "--rate HZ"))
+    if "tau" in known:
+        return tuple(needs)
+    if "current" in known:
+        if options.gain is None:
+            needs.append(Need("the torque per current of each joint in N m/A", "--gain K,…"))
+        return tuple(needs)
+    if not any(measures(name) == "q_des" for name in sheet.fields):
+        needs.append(Need("torques, or currents, or commands with the gains of the drives"))
+        return tuple(needs)
+    if options.kp is None and "kp" not in known:
+        needs.append(Need("the stiffness of the drives in N m/rad", "--kp K,…"))
+    if options.kd is None and "kd" not in known:
+        needs.append(Need("their damping in N m s/rad", "--kd K,…"))
+    return tuple(needs)
+
+
+def guess_files(files: Sequence[Path], options: LogOptions) -> LayoutGuess | None:
+    """Return how files without headers may be one log, None if they are no parts of one.
+
+    Each holds one quantity, which its name says; the numbers of a row may be spread over lines.
+    """
+    parts: dict[str, Path] = {}
+    for file in files:
+        quantity = _of_file(file)
+        if quantity in parts:
+            return None
+        if quantity is not None:
+            parts[quantity] = file
+    if "q" not in parts or not {"tau", "current"} & parts.keys():
+        return None
+    lead = parts.get("t", parts["q"])
+    others = [file.name for file in parts.values() if file != lead]
+    mapped = {}
+    for quantity, file in parts.items():
+        if measures(file_name(file)) != quantity:
+            mapped[quantity] = file_name(file)
+    joined = replace(_with_map(options, mapped), join=tuple(others))
+    if "t" in parts:
+        joined = replace(joined, columns=_spread(parts["t"], parts["q"]))
+    sheet = open_sheets(lead, joined, gaps=True)[0]
+    needs = _needs(sheet, joined, set(parts))
+    return LayoutGuess((), joined, needs, _is_readable(sheet, joined), lead)
+
+
+def _of_file(file: Path) -> str | None:
+    """Return the quantity that the name of a file without a header says, None for other files."""
+    sheets = open_log(file, LogOptions(), gaps=True)
+    if len(sheets) != 1 or not _is_nameless(sheets[0]):
+        return None
+    name = file_name(file)
+    quantity = measures(name) or _loose_quantity(name)
+    return quantity if quantity in MAPPED else None
+
+
+def _spread(times: Path, positions: Path) -> int | None:
+    """Return how many lines of the positions there are for each time, None if one or no number."""
+    counts = []
+    for file in (times, positions):
+        sheet = open_log(file, LogOptions(), gaps=True)[0]
+        count = 0
+        for piece in sheet.pieces(list(sheet.fields)[:1], _PIECE):
+            count += len(next(iter(piece.values())))
+        counts.append(count)
+    lines, rest = divmod(counts[1], max(1, counts[0]))
+    return lines if lines > 1 and not rest else None
+
+
+def _is_nameless(sheet: Sheet) -> bool:
+    return all(re.fullmatch(r"column\d+", name) for name in sheet.fields)
+
+
+def _surprising(sheet: Sheet, options: LogOptions, mapped: Mapping[str, str]) -> dict[str, str]:
+    """Return the entries of a map without which other columns, or none, would be read."""
+    plain = ColumnFinder(sheet, options)
+    changed = _with_map(options, mapped)
+    guessed = ColumnFinder(with_elements(sheet, changed), changed)
+    surprising = {}
+    for quantity, pattern in mapped.items():
+        if plain.names(quantity) != guessed.names(quantity):
+            surprising[quantity] = pattern
+    return surprising
 
 
 def _with_map(options: LogOptions, mapped: Mapping[str, str]) -> LogOptions:
@@ -97,7 +203,7 @@ def _with_map(options: LogOptions, mapped: Mapping[str, str]) -> LogOptions:
 
 def _is_readable(sheet: Sheet, options: LogOptions) -> bool:
     try:
-        find_columns(sheet, options)
+        find_columns(with_elements(sheet, options), options)
     except DelanError:
         return False
     return True
@@ -132,13 +238,19 @@ def _facts(name: str, values: np.ndarray) -> ColumnFacts:
     return ColumnFacts(name=name, width=width, low=low, high=high, rate=rate)
 
 
-def _by_names(facts: Sequence[ColumnFacts], options: LogOptions) -> dict[str, str]:
+def _by_names(
+    arrays: Mapping[str, np.ndarray], facts: Sequence[ColumnFacts], options: LogOptions
+) -> dict[str, str]:
     """Return a map by words inside names: arrays, or columns that differ by a number."""
     families: dict[str, dict[str, list[ColumnFacts]]] = {}
     for fact in facts:
         quantity = measures(fact.name)
         if quantity not in MAPPED:
-            quantity = _loose_quantity(fact)
+            quantity = _loose_quantity(fact.name)
+            if quantity == "t" and fact.rate is None:
+                continue
+            if not fact.low < fact.high or _STATE.search(fact.name.lower()):
+                continue  # a switch, whatever it switches
         if quantity is None or quantity in options.map:
             continue
         family = re.sub(r"\d+(?!.*\d)", "{}", fact.name) if fact.width == 1 else fact.name
@@ -146,11 +258,32 @@ def _by_names(facts: Sequence[ColumnFacts], options: LogOptions) -> dict[str, st
     mapped = {}
     for quantity, found in families.items():
         # Measured quantities come before others, and many joints before few.
-        best = min(found, key=lambda family: (_is_other(family), -_width(found[family])))
-        mapped[quantity] = best if len(found[best]) > 1 or quantity == "t" else found[best][0].name
+        order = sorted(found, key=lambda family: (_is_other(family), -_width(found[family])))
+        best = order[0]
+        mapped[quantity] = best if len(found[best]) > 1 else found[best][0].name
         if quantity == "t":
             mapped[quantity] = found[best][0].name
+        if quantity == "q":
+            mapped[quantity] = _moving(arrays, order) or mapped[quantity]
     return mapped
+
+
+def _moving(arrays: Mapping[str, np.ndarray], names: Sequence[str]) -> str | None:
+    """Return the columns of two arrays, if the second one moves where the first stands still."""
+    tables = [arrays[name] for name in names if name in arrays and arrays[name].ndim == 2]
+    if len(tables) < 2 or tables[0].shape[1] != tables[1].shape[1]:
+        return None
+    moves = [np.ptp(table, axis=0) > 0 for table in tables[:2]]
+    if moves[0].all() or not (moves[0] | moves[1]).all():
+        return None
+    parts = []
+    for joint, first in enumerate(moves[0].tolist()):
+        name = names[0] if first else names[1]
+        if parts and parts[-1][0] == name:
+            parts[-1][2] = joint
+        else:
+            parts.append([name, joint, joint])
+    return ",".join(f"{name}[{first}-{last}]" for name, first, last in parts)
 
 
 def _width(facts: Sequence[ColumnFacts]) -> int:
@@ -161,12 +294,11 @@ def _is_other(name: str) -> bool:
     return bool(re.search(r"des|ref|cmd|command|goal|target|filt|err|ext|fric|con\b", name.lower()))
 
 
-def _loose_quantity(fact: ColumnFacts) -> str | None:
-    leaf = re.split(r"[/.]", fact.name)[-1].lower()
+def _loose_quantity(name: str) -> str | None:
+    """Return the quantity that a word in a name may mean."""
+    leaf = re.sub(r"[\d_ ]+$", "", re.split(r"[/.]", name)[-1].lower())
     for quantity, words in _LOOSE:
-        if re.search(words, re.sub(r"[\d_ ]+$", "", leaf)):
-            if quantity == "t" and fact.rate is None:
-                continue
+        if re.search(words, leaf):
             return quantity
     return None
 

@@ -35,7 +35,8 @@ _ELEMENTS = re.compile(r"\[(\d{1,4})-(\d{1,4})\]$")
 
 Numbers = tuple[float, ...]
 
-# Columns of a text file in which the numbers of a row are spread over several lines.
+# Columns of a text file in which the numbers of a row are spread over several lines, and names of
+# columns in all ranges of a map.
 MOST_COLUMNS = 10_000
 
 # Condition number from which on a transmission counts as not invertible: gear ratios of 1 and of
@@ -106,6 +107,7 @@ class LogOptions:
     def __post_init__(self) -> None:
         for quantity, pattern in self.map.items():
             _require_pattern(quantity, pattern)
+        _require_few_columns(self.map)
         _require_files(self.join, self.join_by, self.columns)
         if self.gain is not None:
             _require_gain(self.gain)
@@ -217,6 +219,20 @@ def _require_pattern(quantity: str, pattern: object) -> None:
             )
     if not "".join(parts).strip() and quantity in ("q", "tau"):
         raise SettingsError(f"{quantity} is required; give the columns that hold it")
+
+
+def _require_few_columns(patterns: Mapping[str, str | tuple[str, ...]]) -> None:
+    """Refuse ranges of more columns than a log has."""
+    count = 0
+    for pattern in patterns.values():
+        for part in pattern.split(",") if isinstance(pattern, str) else pattern:
+            match = _RANGE.search(part) or _ELEMENTS.search(part)
+            count += 1 + int(match[2]) - int(match[1]) if match else 1
+    if count > MOST_COLUMNS:
+        raise SettingsError(
+            f"names {count} columns, expected at most {MOST_COLUMNS}; give shorter ranges",
+            setting="map",
+        )
 
 
 def _require_gain(gain: tuple[float, ...]) -> None:

@@ -11,12 +11,12 @@ from ..errors import DataError, SettingsError
 from ..joints import COMPONENTS, Recording
 from .columns import ColumnLayout, find_columns
 from .conversion import conversion_of
-from .converted_log import torque_source_of
 from .excerpts import ExcerptBuilder, LogPart, copied_rows, joined_parts, single_parts
 from .formats import JSON_SUFFIX, KNOWN_FORMS, Sheet, is_log, is_log_folder, open_log
 from .join import open_sheets
+from .option_text import with_stored
 from .options import LogOptions
-from .options_file import with_stored
+from .recording_file import torque_source_of
 from .segments import require_sound
 from .time_stamps import time_stamps
 

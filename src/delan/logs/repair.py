@@ -111,6 +111,24 @@ def find_repair(findings: Iterable[Finding]) -> Repair | None:
     return Repair(reasons, beyond, flip, exchanged, tuple(dict.fromkeys(left_out)))
 
 
+def without_dead(findings: Iterable[Finding], options: LogOptions, joints: Joints) -> LogOptions:
+    """Return the options without the joints of which a channel is dead, if any other is left.
+
+    Joints that only stand still stay: a model can be learned with them.
+    """
+    dead = set()
+    for finding in findings:
+        if finding.severity == "error" and finding.case in cases.USELESS:
+            dead.add(finding.joint)
+    keys: tuple[int | str, ...] = tuple(range(joints.dof))
+    if options.joints is not None:
+        keys = options.joints
+    alive = tuple(key for index, key in enumerate(keys) if index not in dead)
+    if not dead or not alive:
+        return options
+    return replace(options, joints=alive)
+
+
 def _decisive_signs(signs: list[Finding]) -> list[Finding]:
     """Return the findings of signs to act upon, one for each joint.
 

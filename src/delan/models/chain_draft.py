@@ -16,6 +16,9 @@ from ..joints import Joints
 from ..mechanics.kinematic_tree import Tree
 from .chain import LagrangianChain, LagrangianChainSettings, Slack
 
+# Size of the links of a plate and a crank before they are learned, relative to those beside them.
+LIGHT = 0.3
+
 
 @dataclass(frozen=True, eq=False)
 class ChainDraft:
@@ -106,6 +109,66 @@ class ChainDraft:
         rows[joint, coordinate] = ratio
         free[joint, coordinate] = True
         return replace(self, rows=rows, free=free)
+
+    def against_base(self, carrier: int, arm: int) -> "ChainDraft":
+        """The draft whose arm turns against what carries its carrier, as by a parallelogram.
+
+        The frames stay as they are where all coordinates are zero.
+        """
+        rows = self.rows.copy()
+        rows[arm] -= rows[carrier]
+        return replace(self, rows=rows)
+
+    def with_plate(self, arm: int) -> "ChainDraft":
+        """The draft with a plate at the end of an arm: it carries the next joint and stays level.
+
+        It turns back by the angle of the arm against the base. The arm must be the carrier's next
+        joint, in a chain without branches up to there.
+        """
+        carrier = self.tree.parents[arm]
+        back = -(self.rows[arm] + self.rows[carrier])
+        after = arm + 1
+        parents = []
+        for joint, parent in enumerate(self.tree.parents):
+            # Joints after the plate move up by one; the plate carries what the arm carried.
+            moved = parent if parent < arm else parent + 1
+            parents.append(moved)
+            if joint == arm:
+                parents.append(arm)
+        sliding = list(self.tree.sliding)
+        sliding.insert(after, False)
+        # The places of joints leave out that of the first one.
+        shift = np.insert(self.shift, after - 1, self.shift[after - 1], axis=0)
+        shift[after] = 0.0
+        return replace(
+            self,
+            tree=Tree(tuple(parents), tuple(sliding)),
+            rows=np.insert(self.rows, after, back, axis=0),
+            free=np.insert(self.free, after, False, axis=0),
+            turn=np.insert(self.turn, after - 1, np.eye(3), axis=0),
+            shift=shift,
+            factor=np.insert(self.factor, after, LIGHT * self.factor[arm], axis=0),
+        )
+
+    def with_crank(self, carrier: int, arm: int) -> "ChainDraft":
+        """The draft with a crank beside the carrier, turning as the arm does against the base."""
+        turn = np.eye(3)
+        shift = np.zeros(3)
+        if carrier > 0:
+            turn = self.turn[carrier - 1]
+            shift = self.shift[carrier - 1]
+        row = self.rows[arm] + self.rows[carrier]
+        return replace(
+            self,
+            tree=Tree(
+                (*self.tree.parents, self.tree.parents[carrier]), (*self.tree.sliding, False)
+            ),
+            rows=np.vstack([self.rows, row]),
+            free=np.vstack([self.free, np.zeros_like(self.free[:1])]),
+            turn=np.concatenate([self.turn, turn[None]]),
+            shift=np.concatenate([self.shift, shift[None]]),
+            factor=np.concatenate([self.factor, LIGHT * self.factor[carrier][None]]),
+        )
 
     def rounded(self, most: float) -> "ChainDraft":
         """The draft whose learned ratios near a whole number are that number, and fixed."""

@@ -12,6 +12,7 @@ from jaxtyping import Float
 
 from ..errors import ModelError
 from ..joints import Body, Energy, JointKind, Joints, TorqueComponents
+from ..text_file import TextFileError, read_text
 from .dynamics import Promises
 from .dynamics import VectorResult as Vector
 from .friction import Friction, Memory, Numbers
@@ -45,9 +46,10 @@ class RigidBody:
         if armature is not None:
             model.armature = np.asarray(armature, dtype=float)
         self._model = model
-        self._data = model.createData()
         kinds: list[JointKind] = [_kind(model, index) for index in range(1, model.njoints)]
+        # Refuses thousands of joints, whose matrices would be gigabytes, before these are made.
         self.joints = Joints(tuple(model.names[1:]), tuple(kinds))
+        self._data = model.createData()
         self.friction = self._fitting(friction)
 
     @classmethod
@@ -61,11 +63,10 @@ class RigidBody:
         """Build a model with a fixed base from the path or the text of a URDF file."""
         if isinstance(urdf, Path) or "<" not in urdf:
             try:
-                urdf = Path(urdf).read_text()
-            except (OSError, UnicodeDecodeError) as error:
-                raise ModelError(
-                    f"{urdf}: the URDF cannot be read ({error}); give its path or its text"
-                ) from None
+                urdf = read_text(urdf)
+            except TextFileError as error:
+                problem = f"{urdf}: the URDF cannot be read ({error}); give its path or its text"
+                raise ModelError(problem) from None
         try:
             return cls(pin.buildModelFromXML(urdf), friction=friction, armature=armature)
         except ValueError as error:

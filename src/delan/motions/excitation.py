@@ -14,6 +14,8 @@ from ..joints import JointLimits, Trajectory
 Columns = Float[np.ndarray, "time dof"]
 Regressor = Callable[[Columns, Columns, Columns], Float[np.ndarray, "rows parameters"]]
 Torque = Callable[[Columns, Columns, Columns], Columns]
+# Takes the share of the search that is done, and the best condition number so far.
+Watcher = Callable[[float, float], None]
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ def excite(
     regressor: Regressor | None = None,
     torque: Torque | None = None,
     settings: ExcitationSettings | None = None,
+    watch: Watcher | None = None,
 ) -> Excitation:
     """Return a periodic motion from rest to rest whose samples condition the regressor well.
 
@@ -72,6 +75,7 @@ def excite(
         regressor: rows of the robot's linear model. The default, for unknown robots, asks for
             varied positions, velocities and accelerations of every joint.
         torque: torques of the rows of a motion.
+        watch: is told of the progress of the search.
     """
     settings = settings or ExcitationSettings()
     series = _Series(limits, settings, torque)
@@ -92,12 +96,14 @@ def excite(
             motion = series.motion(x * settings.margin / used, coarse)
         return float(np.log(_condition(regressor(*motion))))
 
+    most = settings.iterations * series.size // 4
+    search = _Watched(cost, settings.starts * most, watch)
     best = None
     best_cost = np.inf
-    options = {"maxfev": settings.iterations * series.size // 4}
+    options = {"maxfev": most}
     for start_key in jax.random.split(key, settings.starts):
         start = series.fill * np.asarray(jax.random.normal(start_key, (series.size,)), dtype=float)
-        result = minimize(cost, start, method="Powell", options=options)
+        result = minimize(search, start, method="Powell", options=options)
         if result.fun < best_cost:
             best = result.x
             best_cost = result.fun
@@ -105,6 +111,25 @@ def excite(
     trajectory = series.within_limits(best, dt)
     motion = (trajectory.q, trajectory.qd, trajectory.qdd)
     return Excitation(trajectory, _condition(regressor(*motion)), series.used(motion))
+
+
+class _Watched:
+    """A cost that tells how far a search of so many evaluations has come."""
+
+    def __init__(self, cost: Callable[[np.ndarray], float], most: int, watch: Watcher | None):
+        self._cost = cost
+        self._most = most
+        self._watch = watch
+        self._done = 0
+        self._best = np.inf
+
+    def __call__(self, x: np.ndarray) -> float:
+        value = self._cost(x)
+        self._done += 1
+        self._best = min(self._best, value)
+        if self._watch is not None:
+            self._watch(min(1.0, self._done / self._most), float(np.exp(self._best)))
+        return value
 
 
 def random_motions(

@@ -136,6 +136,8 @@ class OnlineLearner:
         self._remember()
         self._aside: _SetAside | None = None
         self._key = jax.random.key(seed)
+        # The scale of the samples in memory, until there are others.
+        self._known_scale: Scale | None = None
         self._starts: list[_Start] = []
         self._chain = blueprint.shape.chain is not None
         self._second_order = _weight_count(blueprint) <= SMALL_WEIGHTS
@@ -182,6 +184,7 @@ class OnlineLearner:
         if len(rows) == 0:
             return
         self._t = float(rows[-1, 0])
+        self._known_scale = None
         samples = self._sampler.push(rows)
         held_out = (np.arange(len(samples)) + self.samples) % HELD_OUT == 0
         self._memory.add(samples[~held_out])
@@ -342,8 +345,11 @@ class OnlineLearner:
         return Samples(*(jnp.asarray(part) for part in np.split(rows, 4, axis=1)))
 
     def _scale(self) -> Scale:
-        # Untied: a model that drives a robot does not need a geometry that can be read.
-        return Scale.of(self._dataset(self._memory.all()), self.settings.objective).untied()
+        if self._known_scale is None:
+            seen = self._dataset(self._memory.all())
+            # Untied: a model that drives a robot does not need a geometry that can be read.
+            self._known_scale = Scale.of(seen, self.settings.objective).untied()
+        return self._known_scale
 
     def _dataset(self, rows: Rows) -> Dataset:
         q, qd, qdd, tau = np.split(rows, 4, axis=1)

@@ -11,6 +11,7 @@ from ..errors import DataError, SettingsError
 from ..identification.identify import IdentifySettings, identify
 from ..joints import Dataset
 from ..learning.model_fit import fit_model
+from ..learning.presets import PAPER
 from ..learning.study import Study, TrainingResult
 from ..logs.split import Fold, Split
 from ..models.chain import LagrangianChainSettings
@@ -95,6 +96,10 @@ CHOSEN: dict[tuple[Task, DataKind, str], TrainingChoice] = {
 }
 
 
+# By Adam, as in the paper: two hidden layers of 64 units, and no weight decay.
+BY_ADAM = CANDIDATES[5]
+
+
 def kind_of_noise(sigma: float) -> DataKind:
     """Return the kind of data whose noise is nearest, in orders of magnitude."""
     if sigma < NOISE["noisy"] / 3:
@@ -130,8 +135,7 @@ def train(
         network = LagrangianNetworkSettings(width=choice.width)
     epochs = ITERATIONS
     if choice.optimizer == "adam":
-        batch = min(DescentSettings.batch, len(dataset))
-        epochs = max(20, STEPS * batch // len(dataset))
+        epochs = _epochs_of_adam(dataset)
     settings = TrainingSettings(
         optimizer=choice.optimizer,
         epochs=epochs,
@@ -139,6 +143,18 @@ def train(
         descent=DescentSettings(learning_rate=choice.learning_rate),
     )
     return _fit(dataset, network, settings, seed=seed, friction=friction)
+
+
+def _epochs_of_adam(dataset: Dataset) -> int:
+    batch = min(DescentSettings.batch, len(dataset))
+    return max(20, STEPS * batch // len(dataset))
+
+
+def _as_in_the_paper(name: str, dataset: Dataset, *, seed: int) -> InverseDynamics:
+    """Train a network of the preset `paper`, with as many steps as the others have at the most."""
+    network = PAPER.network if name == "delan" else PAPER.feed_forward
+    settings = replace(PAPER.training, epochs=_epochs_of_adam(dataset))
+    return _fit(dataset, network, settings, seed=seed, friction=False).model
 
 
 def _fit(
@@ -168,11 +184,18 @@ def best_of(
 def fitted(
     model: str, dataset: Dataset, *, task: Task, kind: DataKind, believed: Arm, seed: int
 ) -> InverseDynamics:
-    """Fit the model of this name; `believed` is the arm that models with given kinematics use."""
+    """Fit the model of this name.
+
+    A name may end in `-friction`; that of a network in `-adam`, for Adam in place of the choice for
+    such data, or in `-paper`, for the preset of that name. `believed` is the arm that models with
+    given kinematics use.
+    """
     name, _, extra = model.partition("-")
     friction = extra == "friction"
+    if extra == "paper":
+        return _as_in_the_paper(name, dataset, seed=seed)
     if name in ("delan", "feedforward"):
-        choice = CHOSEN[task, kind, name]
+        choice = BY_ADAM if extra == "adam" else CHOSEN[task, kind, name]
         return train(name, dataset, choice, seed=seed, friction=friction).model
     if name == "chain":
         settings = TrainingSettings(epochs=ITERATIONS)

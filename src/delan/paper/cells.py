@@ -158,8 +158,8 @@ class Experiment:
         run: computes a cell.
         seconds: estimates the time of a cell on one core.
         draw: returns figures by file name (without suffix).
-        claims: judges the claims. Like `draw`, it must work on any subset of the cells, because
-            cells fail or are not asked for.
+        claims: judges the claims; None for one that the results say nothing about. Like `draw`, it
+            must work on any subset of the cells, because cells fail or are not asked for.
     """
 
     name: str
@@ -169,7 +169,11 @@ class Experiment:
     run: Callable[[Cell], Result]
     seconds: Callable[[Cell], float]
     draw: Callable[[Results], Mapping[str, Drawn]]
-    claims: Callable[[Results], list[Claim]]
+    claims: Callable[[Results], Sequence[Claim | None]]
+
+    def judged(self, results: Results) -> list[Claim]:
+        """Return the claims that the results say something about."""
+        return [claim for claim in self.claims(results) if claim is not None]
 
 
 ROOT = Path(__file__).parents[1]

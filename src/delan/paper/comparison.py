@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -10,9 +9,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..figures import drawing
-from .cells import Cell, Results
+from .cells import Cell, Results, Size
 from .claims import bootstrap_interval, interquartile_mean
 
+# Speed of the training motions of experiments with cosines, and the fastest test, as factors.
+SLOW = 1.0
+FAST = 2.0
 # Smaller errors are rounding; they are drawn here, so that the others keep their room.
 EXACT = 1e-12
 
@@ -40,6 +42,8 @@ STYLES: dict[str, PlotStyle] = {
     "analytic": PlotStyle("analytic model", "#1f2933", "v"),
     "feedforward-adam": PlotStyle("feed-forward network, Adam", "#e69f00", "s"),
     "delan-adam": PlotStyle("DeLaN, Adam", "#56b4e9", "o"),
+    "feedforward-paper": PlotStyle("feed-forward network, preset paper", "#f0c070", "s"),
+    "delan-paper": PlotStyle("DeLaN, preset paper", "#a8d8f5", "o"),
     "none": PlotStyle("PD alone", "#8a94a0", "x"),
     "chain": PlotStyle("chain (not in the paper)", "#b03a78", "D", ours=True),
     "delan-friction": PlotStyle("DeLaN + friction (not in the paper)", "#56b4e9", "p", ours=True),
@@ -133,9 +137,24 @@ def draw_curves(
     axes.grid(axis="y")
 
 
-def legend_below(figure: Any, axes: Axes, columns: int = 3) -> None:
-    """Add one legend for all axes of a figure."""
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=columns)
+def legend_below(figure: Figure, columns: int = 3) -> None:
+    """Add one legend for all axes of a figure, each label once."""
+    known = {}
+    for axes in figure.axes:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            known.setdefault(label, handle)
+    figure.legend(known.values(), known.keys(), loc="outside lower center", ncols=columns)
+
+
+def speeds_of(size: Size) -> str:
+    """Return the test speeds of an experiment with cosines, as the setting of its cells."""
+    every = f"{SLOW:g},1.25,1.5,1.75,{FAST:g}"
+    return size.pick(quick=f"{SLOW:g},{FAST:g}", usual=every, paper=every)
+
+
+def beyond_training(rows: Results) -> Results:
+    """Return the rows of `by_speed` at speeds beyond that of training."""
+    return Results([row for row in rows.rows if row[0]["speed"] > SLOW])
 
 
 def by_speed(results: Results) -> Results:
@@ -161,6 +180,8 @@ def draw_speeds(
     """Draw the error over the speed, axes for each robot; speeds beyond training are grey."""
     rows = by_speed(results)
     models = tuple(models)
+    # Axes without a curve would say nothing.
+    robots = {name: robots[name] for name in robots if len(rows.of(robot=name))} or robots
     with drawing(width, height) as figure:
         grid = figure.subplots(1, len(robots), squeeze=False)[0]
         for axes, (robot, title) in zip(grid, robots.items(), strict=True):
@@ -169,7 +190,7 @@ def draw_speeds(
             axes.set_title(title, loc="left")
             axes.set_xlabel("speed, times that of training")
         grid[0].set_ylabel(error)
-        legend_below(figure, grid[-1])
+        legend_below(figure)
     return figure
 
 
@@ -203,3 +224,12 @@ def growth(results: Results, model: str, over: str, low: float, high: float) -> 
         errors.append({cell.seed: result["test"] for cell, result in mine.rows})
     first, last = errors
     return {seed: last[seed] / first[seed] for seed in sorted(first.keys() & last.keys())}
+
+
+def relative_growth(
+    results: Results, model: str, rival: str, over: str, low: float, high: float
+) -> Float[np.ndarray, " seeds"]:
+    """Return the `growth` of a model's error over that of a rival's, for each seed of both."""
+    own = growth(results, model, over, low, high)
+    its = growth(results, rival, over, low, high)
+    return np.array([own[seed] / its[seed] for seed in sorted(own.keys() & its.keys())])

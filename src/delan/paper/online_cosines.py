@@ -10,12 +10,30 @@ from ..online.online_run import OnlineRun, run_online
 from .candidates import FRICTION
 from .cells import Cell, Drawn, Experiment, Result, Results, Size
 from .claims import ABOVE, BELOW, SAME, Claim, compared
-from .comparison import by_speed, draw_speeds, growth, ratio, ratios_over
+from .comparison import (
+    FAST,
+    SLOW,
+    beyond_training,
+    by_speed,
+    draw_speeds,
+    growth,
+    ratio,
+    ratios_over,
+    relative_growth,
+    speeds_of,
+)
 from .learning_budget import STEPS_PER_SECOND
 
 NAME = "online-cosines"
 WHERE = "Fig. 6"
 ROBOTS = {"two-link": "two-link arm", "wam4": "WAM, rigid", "wam4-cable": "WAM, cable drives"}
+# Why the network is not always ahead at higher speeds.
+REMARKS = {
+    "two-link": "Measured on three seeds: at 1.25× the network tracks as well as the exact "
+    "analytic model, and for one seed the feed-forward network still does so, too",
+    "wam4": "",
+    "wam4-cable": "Conjecture: the network has no place for friction",
+}
 LEARNED = ("delan", "feedforward", "chain")
 GIVEN = ("analytic", "none")
 # Models with friction, on the arm that has friction.
@@ -25,12 +43,10 @@ MODELS = (*LEARNED, *GIVEN, "delan-friction", "chain-friction")
 MOTIONS = 2
 # Rate of desired state and feed-forward torque in the paper [Hz].
 PAPER_RATE = 200.0
-SLOW = 1.0
-FAST = 2.0
 
 
 def cells(size: Size) -> list[Cell]:
-    speeds = size.pick(quick="1,2", usual="1,1.25,1.5,1.75,2", paper="1,1.25,1.5,1.75,2")
+    speeds = speeds_of(size)
     seconds = size.pick(quick=10.0, usual=20.0, paper=30.0)
     seeds = size.seed_range(quick=1, usual=5)
     fewer = size.extra_seeds(seeds, quick=0)
@@ -91,16 +107,16 @@ def draw(results: Results) -> Mapping[str, Drawn]:
     return {NAME: Drawn(figure, caption)}
 
 
-def claims(results: Results) -> list[Claim]:
+def claims(results: Results) -> list[Claim | None]:
     rows = by_speed(results)
     judged = []
     for robot, title in ROBOTS.items():
         mine = rows.of(robot=robot)
         judged.append(_comparable_at_first(mine, title, robot))
-        judged += _against_feed_forward(mine, title)
+        judged += _against_feed_forward(mine, title, robot)
     judged += _against_analytic(rows.of(robot="wam4"))
     judged += _on_cables(rows.of(robot="wam4-cable"))
-    return [claim for claim in judged if claim is not None]
+    return judged
 
 
 def _comparable_at_first(rows: Results, title: str, robot: str) -> Claim | None:
@@ -114,18 +130,16 @@ def _comparable_at_first(rows: Results, title: str, robot: str) -> Claim | None:
         SAME,
         what="error over the feed-forward network's at 1×",
         remark=(
-            "Conjecture: of the same steps on the same samples the network needs fewer to learn "
-            "the motion, so that it is ahead on the training motions, too"
+            "Measured on three seeds: the network is ahead on the training motions, too (2.8e-5 "
+            "and 8.3e-5 rad², the analytic model 1.2e-3). With 10 s of learning in place of 20 s "
+            "the ratio is 0.32 (one seed)"
         ),
     )
 
 
-def _against_feed_forward(rows: Results, title: str) -> list[Claim | None]:
-    faster = Results([row for row in rows.rows if row[0]["speed"] > SLOW])
-    own = growth(rows, "delan", "speed", SLOW, FAST)
-    its = growth(rows, "feedforward", "speed", SLOW, FAST)
-    shared = sorted(own.keys() & its.keys())
-    grown = np.array([its[seed] / own[seed] for seed in shared])
+def _against_feed_forward(rows: Results, title: str, robot: str) -> list[Claim | None]:
+    faster = beyond_training(rows)
+    grown = relative_growth(rows, "feedforward", "delan", "speed", SLOW, FAST)
     return [
         compared(
             f"{title}: at higher speeds than in training the network tracks significantly better "
@@ -134,7 +148,7 @@ def _against_feed_forward(rows: Results, title: str) -> list[Claim | None]:
             ratios_over(faster, "speed", "delan", "feedforward", label="{:g}×"),
             BELOW,
             what="error over the feed-forward network's",
-            remark="Conjecture: on cables the network has no place for friction",
+            remark=REMARKS[robot],
         ),
         compared(
             f"{title}: from 1× to 2× the feed-forward network deteriorates faster than the "
@@ -172,8 +186,8 @@ def _against_analytic(rows: Results) -> list[Claim | None]:
             BELOW,
             what="error over the analytic model's",
             remark=(
-                "Tried: by earlier code with 10 learning steps a second its error at 2× was 1.1 × "
-                "the analytic model's"
+                "Tried: with 10 s of learning in place of 20 s it is 1.9 × the analytic model's at "
+                "2× (one seed)"
             ),
         ),
     ]
@@ -222,7 +236,7 @@ def _seconds(cell: Cell) -> float:
     """Return the time of a cell on one core, from measured cells [s]."""
     if cell.model in GIVEN:
         return 4.0
-    return 10.0 + 1.2 * cell["seconds"]
+    return 4.0 + 0.6 * cell["seconds"]
 
 
 EXPERIMENT = Experiment(

@@ -84,6 +84,7 @@ class ExperimentResult:
         outcomes: of the cells that were computed or stored.
         missing: number of cells without an outcome.
         problems: sentences that say why figures or claims are missing.
+        stored: the cells that did not fail, with the versions that computed them.
     """
 
     experiment: Experiment
@@ -92,6 +93,17 @@ class ExperimentResult:
     figures: Mapping[str, Drawn]
     claims: tuple[Claim, ...]
     problems: tuple[str, ...]
+    stored: tuple[Stored, ...]
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """Versions of the code that computed the cells."""
+        return _codes(self.stored)
+
+    @property
+    def versions(self) -> dict[str, tuple[str, ...]]:
+        """Versions of the libraries that the cells were computed with."""
+        return _versions(self.stored)
 
     @property
     def results(self) -> Results:
@@ -221,15 +233,18 @@ def reproduce(
             progress=progress,
         )
     by_key = {outcome.cell.key: outcome for outcome in outcomes}
-    results = tuple(_judged(experiment, cells[experiment.name], by_key) for experiment in chosen)
-    stored = _stored((outcome.cell for outcome in outcomes if outcome.error is None), store)
+    entries = {entry.cell.key: entry for entry in _stored(all_cells, store)}
+    results = []
+    for experiment in chosen:
+        results.append(_judged(experiment, cells[experiment.name], by_key, entries))
+    stored = [entry for result in results for entry in result.stored]
     return Reproduction(
         settings=settings,
-        experiments=results,
+        experiments=tuple(results),
         known=len(experiments),
         seconds=time.monotonic() - began,
         code=store.code,
-        codes=tuple(sorted({entry.code for entry in stored})),
+        codes=_codes(stored),
         versions=_versions(stored),
     )
 
@@ -253,6 +268,10 @@ def _stored_outcomes(cells: Iterable[Cell], store: Store) -> list[Outcome]:
     return [Outcome(entry.cell, entry.result, None, entry.seconds, True) for entry in entries]
 
 
+def _codes(entries: Iterable[Stored]) -> tuple[str, ...]:
+    return tuple(sorted({entry.code for entry in entries}))
+
+
 def _versions(entries: Iterable[Stored]) -> dict[str, tuple[str, ...]]:
     """Return all versions of each library that cells were computed with."""
     versions: dict[str, set[str]] = {}
@@ -271,10 +290,17 @@ def _results(outcomes: Iterable[Outcome]) -> Results:
 
 
 def _judged(
-    experiment: Experiment, cells: Sequence[Cell], outcomes_by_key: Mapping[str, Outcome]
+    experiment: Experiment,
+    cells: Sequence[Cell],
+    outcomes_by_key: Mapping[str, Outcome],
+    entries_by_key: Mapping[str, Stored],
 ) -> ExperimentResult:
     """Draw and judge an experiment; an exception there becomes one of its problems."""
     outcomes = tuple(outcomes_by_key[cell.key] for cell in cells if cell.key in outcomes_by_key)
+    stored = []
+    for outcome in outcomes:
+        if outcome.error is None and outcome.cell.key in entries_by_key:
+            stored.append(entries_by_key[outcome.cell.key])
     results = _results(outcomes)
     problems = []
     figures: Mapping[str, Drawn] = {}
@@ -289,11 +315,13 @@ def _judged(
             figures = {}
             problems.append(f"The figures could not be drawn: {_on_one_line(error)}.")
         try:
-            claims = experiment.claims(results)
+            claims = experiment.judged(results)
         except Exception as error:
             problems.append(f"The claims could not be judged: {_on_one_line(error)}.")
     missing = len(cells) - len(outcomes)
-    return ExperimentResult(experiment, outcomes, missing, figures, tuple(claims), tuple(problems))
+    return ExperimentResult(
+        experiment, outcomes, missing, figures, tuple(claims), tuple(problems), tuple(stored)
+    )
 
 
 def _on_one_line(error: Exception) -> str:

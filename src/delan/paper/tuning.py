@@ -124,7 +124,7 @@ def draw(results: Results) -> Mapping[str, Drawn]:
             axes.grid(axis="x")
         row[0].set_yticks(range(len(CANDIDATES)), [str(choice) for choice in CANDIDATES])
         row[0].invert_yaxis()
-        legend_below(figure, row[0])
+        legend_below(figure)
     caption = (
         "Each mark a seed: DeLaN round, the feed-forward network square. In all experiments both "
         "are trained with the candidate of the lowest median for such data, and keep the weights "
@@ -133,7 +133,7 @@ def draw(results: Results) -> Mapping[str, Drawn]:
     return {NAME: Drawn(figure, caption)}
 
 
-def claims(results: Results) -> list[Claim]:
+def claims(results: Results) -> list[Claim | None]:
     chosen = best(results)
     if not chosen:
         return []

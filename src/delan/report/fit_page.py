@@ -37,8 +37,10 @@ from .fit_report import (
     ModelErrors,
     free_joints,
     more_data,
+    motion_text,
     verdict_text,
 )
+from .replay_picture import draw_replay, replay_rows
 
 Row = dict[str, Any]
 
@@ -71,6 +73,9 @@ def page_of(report: FitReport) -> str:
         doubtful=report.verdict.decision != "deploy",
         summary=_summary(report),
         relearned=report.chosen.relearned is not None,
+        motion=motion_text(report.verdict),
+        simulable=report.verdict.simulable,
+        replays=[] if report.replay is None else list(replay_rows(report.replay)),
         forward=_forward_text(report),
         notices=list(_notices(report)),
         # The intervals of two pages of one fit are the same.
@@ -284,6 +289,8 @@ def _drawn(report: FitReport, prediction: Predicted) -> Iterator[tuple[str, Figu
         yield "friction", friction
     if model.promises.mechanics:
         yield "workspace", draw_workspace(model, report.fit.dataset.samples)
+    if report.replay is not None:
+        yield "replay", draw_replay(report.replay)
     yield "residuals", draw_residuals(prediction)
     choice = report.fit.preparation
     if len(choice.trials) > 1 and choice.settings.cutoff is not None:

@@ -14,6 +14,7 @@ from ..learning.study import Entry
 from ..learning.verdict import Doubt, Verdict
 from ..logs.doctor import Finding
 from ..models.model import Model
+from ..simulation.replay import LogReplay
 
 # What the models that take part are called in sentences and tables.
 NAMES = {
@@ -50,7 +51,8 @@ class FitReport:
         log: its name; command: that makes the page again.
         findings: of the log doctor.
         test: name of a log that took no part in the choice; test_set: its samples, prepared as the
-            log was; test_scores: of every model there, by name.
+            log was; test_scores: of every model there, by name; test_replay: that motion as
+            simulated.
         coverage: the share of torques inside the model's band, per joint, on the test motion or,
             without one, on the validation motion.
         motion_file: where the motion to record next was written.
@@ -65,6 +67,7 @@ class FitReport:
     test: str | None = None
     test_set: Dataset | None = None
     test_scores: Mapping[str, Scores] = field(default_factory=dict)
+    test_replay: LogReplay | None = None
     coverage: Float[np.ndarray, " dof"] | None = None
     motion_file: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -143,7 +146,14 @@ class FitReport:
     @property
     def verdict(self) -> Verdict:
         """Whether to deploy the model, judged on the test motion where there is one."""
-        return self.fit.judged(self.test_scores)
+        return self.fit.judged(self.test_scores, self.replay)
+
+    @property
+    def replay(self) -> LogReplay | None:
+        """The motion in the figures as the chosen model simulates it, if it can."""
+        if self.test_set is None:
+            return self.fit.replay
+        return self.test_replay
 
 
 def verdict_text(report: FitReport) -> str:
@@ -170,6 +180,33 @@ def verdict_text(report: FitReport) -> str:
         return f"Deploy {_the(verdict.model)}: {reason}."
     doubts = "; ".join(_doubt_text(doubt, verdict) for doubt in verdict.doubts)
     return f"Doubtful: {_the(verdict.model)} is the best of these models; {reason}. But {doubts}."
+
+
+def motion_text(verdict: Verdict) -> str:
+    """Whether the model moves like the robot; empty where it was not simulated."""
+    motion = verdict.motion
+    if motion is None:
+        return ""
+    strayed = (
+        f"driven by the recorded torques, its positions are off after {motion.horizon:g} s by "
+        f"{_share(motion.error)} the error of a robot that holds its speed (median joint), at "
+        f"worst {_share(motion.worst_error)} it ({motion.worst})"
+    )
+    if motion.decision == "simulate":
+        return f"Simulate with it: {strayed}."
+    if motion.decision == "doubtful":
+        return f"As a simulator it is doubtful: {strayed}."
+    return (
+        f"Do not simulate with it: {strayed}. Either the recorded torques do not determine the "
+        f"motion of {motion.worst}, or the model lacks something there."
+    )
+
+
+def _share(error: float) -> str:
+    """Return a ratio as a percentage, or as a factor where it is large."""
+    if error < 1:
+        return f"{100 * error:.0f} % of"
+    return f"{error:.2g} times"
 
 
 def _doubt_text(doubt: Doubt, verdict: Verdict) -> str:

@@ -1,4 +1,7 @@
-"""Picture of a replayed log: recorded and simulated positions, a row of panels for each joint."""
+"""A replayed log as a table, and as a picture with a row of panels for each joint."""
+
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -38,6 +41,22 @@ def draw_replay(replay: LogReplay) -> Figure:
         for panel in axes[-1]:
             panel.set_xlabel("time [s]")
     return figure
+
+
+def replay_rows(replay: LogReplay) -> Iterator[dict[str, Any]]:
+    """Yield how far the simulated positions of each joint stray, a cell for each horizon."""
+    for joint, name in enumerate(replay.joints.names):
+        cells = []
+        for horizon, error in replay.open_loop.items():
+            unit = replay.joints.units[joint].q
+            cells.append(
+                {
+                    "horizon": f"{horizon:g} s",
+                    "error": f"{error.rmse[joint]:.2g} {unit}",
+                    "over_hold": f"{error.over_hold[joint]:.2g}",
+                }
+            )
+        yield {"joint": name, "cells": cells}
 
 
 def _around(panel: Axes, recorded: np.ndarray) -> None:

@@ -39,15 +39,16 @@ SVG_BYTES = 3_000_000
 
 
 class Written(NamedTuple):
-    """Paths of page, claims, and figures with their results as CSV."""
+    """Paths of page, claims, their provenance, and figures with their results as CSV."""
 
     page: Path
     claims: Path
+    provenance: Path
     figures: tuple[Path, ...]
 
 
 def write_reproduction(reproduction: Reproduction, *, command: str) -> Written:
-    """Write figures, claims and the page; `command` is the command that repeats the run.
+    """Write figures, claims, provenance and the page; `command` is what repeats the run.
 
     Everything is computed before the first file is written, and each file is replaced as a whole:
     an exception leaves the previous page intact.
@@ -66,9 +67,13 @@ def write_reproduction(reproduction: Reproduction, *, command: str) -> Written:
             files[out / "figures" / f"{name}.svg"] = vector
             files[out / "figures" / f"{name}.png"] = pixels
         files[out / "figures" / f"{result.experiment.name}.csv"] = tidy_csv(result.results).encode()
-    written = Written(out / "index.html", out / "claims.json", tuple(files))
-    claims = [claim.as_dict() for claim in reproduction.claims]
-    files[written.claims] = (json.dumps(claims, indent=2, ensure_ascii=False) + "\n").encode()
+    written = Written(out / "index.html", out / "claims.json", out / "run.json", tuple(files))
+    claims = []
+    for result in reproduction.experiments:
+        for claim in result.claims:
+            claims.append({"experiment": result.experiment.name, **claim.as_dict()})
+    files[written.claims] = _as_json(claims)
+    files[written.provenance] = _as_json(provenance(reproduction))
     files[written.page] = page_text(reproduction, images, command=command).encode()
     try:
         (out / "figures").mkdir(parents=True, exist_ok=True)
@@ -79,6 +84,37 @@ def write_reproduction(reproduction: Reproduction, *, command: str) -> Written:
     for path, content in files.items():
         write_whole(path, lambda file, content=content: file.write(content))
     return written
+
+
+def _as_json(content: Any) -> bytes:
+    return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def provenance(reproduction: Reproduction) -> dict[str, dict[str, Any]]:
+    """Return what each experiment was computed with: size, seeds, code and library versions.
+
+    It names no path of this machine, so that it can be published beside the claims.
+    """
+    size = reproduction.settings.size
+    found = {}
+    for result in reproduction.experiments:
+        if not len(result.results):
+            continue
+        found[result.experiment.name] = {
+            "title": result.experiment.title,
+            "size": size.name,
+            "letters": alphabet_named(size.letters).description,
+            "engine": size.engine,
+            "cells": len(result.results),
+            "failed": len(result.failed),
+            "missing": result.missing,
+            "seeds": result.results.seeds,
+            "core_seconds": round(math.fsum(outcome.seconds for outcome in result.outcomes), 1),
+            "codes": list(result.codes),
+            "versions": {name: list(result.versions[name]) for name in result.versions},
+            "figures": {name: drawn.caption for name, drawn in result.figures.items()},
+        }
+    return found
 
 
 def _png(figure: Figure, dpi: float = PNG_DPI) -> bytes:

@@ -14,6 +14,7 @@ from ..errors import RobotError, SettingsError
 from ..joints import Body, JointLimits
 from ..models.friction import Friction
 from ..models.rigid_body import RigidBody
+from ..text_file import TextFileError, read_xml
 from .description import Link, Scene, Triple, moments_of, tree_mjcf, tree_urdf, triple
 from .mujoco_robot import (
     PHYSICS_STEP,
@@ -82,11 +83,9 @@ def from_mjcf(path: str | Path, *, dt: float = 2e-3, physics_dt: float = PHYSICS
 
 def _parsed(path: Path, expected: str) -> ElementTree.Element:
     try:
-        root = ElementTree.parse(path).getroot()
-    except OSError as error:
-        raise RobotError(f"{path}: cannot be read: {error.strerror}; check the path") from None
-    except ElementTree.ParseError as error:
-        raise RobotError(f"{path}: not well-formed XML ({error}); correct the file") from None
+        root = read_xml(path)
+    except TextFileError as error:
+        raise RobotError(f"{path}: {error}") from None
     if root.tag != expected:
         raise RobotError(f"{path}: expected the root element <{expected}>, got <{root.tag}>")
     return root
@@ -121,6 +120,14 @@ def _meshes(path: Path, root: ElementTree.Element) -> dict[str, bytes]:
                 )
             meshes[file.name] = file.read_bytes()
     return meshes
+
+
+def described_limits(path: Path, names: Sequence[str]) -> JointLimits:
+    """Return the limits of the named joints in a URDF file."""
+    try:
+        return urdf_limits(_parsed(path, "robot"), names)
+    except SettingsError as error:
+        raise SettingsError(f"{path}: {error}") from None
 
 
 def urdf_limits(root: ElementTree.Element, names: Sequence[str]) -> JointLimits:

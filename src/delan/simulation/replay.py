@@ -7,6 +7,8 @@ the simulated robot is τ + Kp (q − q_sim) + Kd (q̇ − q̇_sim), where τ, q
 motion and feed-forward torque cancel out, and need not be known.
 """
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
@@ -14,7 +16,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float, Int
 from scipy.interpolate import interp1d
 
 from ..errors import DataError, SettingsError
@@ -25,7 +27,7 @@ from ..logs.preparation import (
     prepare,
     scoring_bandwidth,
 )
-from ..logs.segments import usual_step
+from ..logs.segments import spans, time_breaks, usual_step
 from ..models.dynamics import in_precision, require_same_joints
 from ..models.friction import FrictionState
 from ..models.model import Model, without_trust
@@ -78,6 +80,14 @@ class HorizonError:
     over_hold: tuple[float, ...]
     windows: int
 
+    def relative(self, still: float) -> Float[np.ndarray, " dof"]:
+        """Return the error over that of a robot that holds its speed, or over `still` if larger."""
+        rmse = np.array(self.rmse)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            hold = rmse / np.array(self.over_hold)
+        # A model without any error has no ratio either.
+        return rmse / np.fmax(hold, still)
+
 
 @dataclass(frozen=True)
 class ClosedLoopError:
@@ -119,6 +129,17 @@ class LogReplay:
         }
 
 
+class Part(NamedTuple):
+    """A part of a motion, and the model that is to move like it.
+
+    Attributes:
+        rows: which rows of the dataset; a window that leaves them is not simulated.
+    """
+
+    model: Any
+    rows: Bool[np.ndarray, " time"]
+
+
 class _Windows(NamedTuple):
     """Starts of an open-loop replay, with the torques and positions that follow each."""
 
@@ -149,10 +170,66 @@ def replay(
         closed = None
         if gains is not None:
             closed = _closed_loop(model, recording, gains)
+    return _judged(model.joints, windows, paths, settings, dt, closed)
+
+
+def replay_parts(
+    parts: Sequence[Part], dataset: Dataset, settings: ReplaySettings | None = None
+) -> LogReplay | None:
+    """Replay parts of a motion open loop, each by a model of its own; None without a whole window.
+
+    The windows are shared out evenly among the parts, and every one is as long as the longest
+    horizon. The rows of the dataset must be evenly spaced in time within a trajectory.
+    """
+    settings = settings or ReplaySettings()
+    dt = usual_step(dataset.t)
+    length = round(max(settings.horizons) / dt)
+    # As many for every part, so that all parts share one compiled program.
+    each = -(-settings.windows // len(parts))
+    moved = []
+    with jax.enable_x64(True):
+        for part in parts:
+            starts = _whole_windows(dataset, part.rows, length)
+            if not len(starts):
+                continue
+            chosen = starts[np.linspace(0, len(starts) - 1, each).round().astype(int)]
+            model = in_precision(without_trust(part.model))
+            windows = _windows_from(model, dataset, chosen, np.full(each, len(dataset)), length)
+            moved.append((windows, _driven(model, windows, dt)))
+    if not moved:
+        return None
+    together = jax.tree.map(lambda *each: np.concatenate(each), *[windows for windows, _ in moved])
+    paths = np.concatenate([paths for _, paths in moved])
+    return _judged(dataset.joints, together, paths, settings, dt, None)
+
+
+def _whole_windows(
+    dataset: Dataset, rows: Bool[np.ndarray, " time"], length: int
+) -> Int[np.ndarray, " starts"]:
+    """Return the rows from which as many further rows belong to the same part of a trajectory."""
+    starts = []
+    begins = time_breaks(dataset.t)
+    begins[1:] |= np.diff(dataset.trajectory) != 0
+    for first, end in spans(rows):
+        inner = np.flatnonzero(begins[first + 1 : end]) + first + 1
+        for start, stop in itertools.pairwise([first, *inner.tolist(), end]):
+            starts.append(np.arange(start, stop - length))
+    return np.concatenate([np.zeros(0, dtype=int), *starts])
+
+
+def _judged(
+    joints: Joints,
+    windows: "_Windows",
+    paths: np.ndarray,
+    settings: ReplaySettings,
+    dt: float,
+    closed: ClosedLoopError | None,
+) -> LogReplay:
+    """Return the errors of simulated paths at every horizon."""
     errors = {}
     for horizon in settings.horizons:
         errors[horizon] = _error_at(horizon, dt, windows, paths)
-    return LogReplay(model.joints, errors, closed, windows.t, paths, windows.recorded, dt)
+    return LogReplay(joints, errors, closed, windows.t, paths, windows.recorded, dt)
 
 
 def recorded_motion(recording: Recording, settings: ReplaySettings) -> Dataset:
@@ -191,8 +268,13 @@ def _windows(model: Model, dataset: Dataset, settings: ReplaySettings, dt: float
     whole = [k for k, start in enumerate(starts) if ends[k] - start >= length]
     chosen = np.array(whole or range(len(starts)))
     chosen = chosen[evenly_spaced(len(chosen), settings.windows)]
-    first = np.array(starts)[chosen]
-    last = np.array(ends)[chosen]
+    return _windows_from(model, dataset, np.array(starts)[chosen], np.array(ends)[chosen], length)
+
+
+def _windows_from(
+    model: Model, dataset: Dataset, first: np.ndarray, last: np.ndarray, length: int
+) -> _Windows:
+    """Windows of so many steps from the rows `first`; beyond the rows `last` the log has ended."""
     rows = first[:, None] + np.arange(length + 1)
     inside = rows <= last[:, None]
     rows = np.minimum(rows, last[:, None])
@@ -212,8 +294,10 @@ def memory_along(model: Model, dataset: Dataset, rows: np.ndarray) -> FrictionSt
     stretched = np.zeros((len(rows), len(radii), len(model.friction.motors)))
     for label in dataset.trajectories:
         inside = np.flatnonzero(dataset.trajectory == label)
-        along = np.asarray(model.friction.remember(dataset.q[inside])) * radii[:, None]
         here = np.isin(rows, inside)
+        if not here.any():
+            continue
+        along = np.asarray(model.friction.remember(dataset.q[inside])) * radii[:, None]
         stretched[here] = along[rows[here] - inside[0]]
     return FrictionState(dataset.q[rows] @ model.friction.transmission.T, stretched)
 

@@ -52,6 +52,8 @@ BEST_HOPS = 2
 HOP_GAIN = 0.95
 HOPS_IN_VAIN = 3
 MOST_HOPS = 15
+# A search above its bar ends when a round does not bring its loss below this share.
+HOPELESS_GAIN = 0.5
 # Most iterations of a finalist.
 ITERATIONS = 150
 # A start ends if its loss has not fallen below this share in this many iterations.
@@ -178,6 +180,9 @@ class StartsStage:
 
     `others` receives the arms of the last search that explain the data as well as the best one:
     where they differ from it, the data do not tell which one is right.
+
+    A search whose loss stays above `bar` is given up when a round of new places does not halve it;
+    its arm is None.
     """
 
     training: Data
@@ -193,6 +198,7 @@ class StartsStage:
     chunk: int = 1
     name: str = "Starts"
     others: list[Any] = field(default_factory=list)
+    bar: float = float("inf")
 
     def start(self, model: Any) -> StartsState:
         unknown = jnp.full(self.epochs, jnp.inf)
@@ -231,6 +237,8 @@ class StartsStage:
         ranked = self._ranked(models, few, START_ITERATIONS)
         ranked = self._ranked(_models(ranked[:BEST_STARTS]), few, BEST_ITERATIONS)
         ranked = self._hop(ranked, few, generator(hop_key))
+        if ranked[0].loss > self.bar:
+            return _StartEnd(None, np.finfo(float).max, ranked[0].loss)
         with jax.enable_x64(True):
             return self._finish(ranked[0].model, part)
 
@@ -253,6 +261,8 @@ class StartsStage:
             hops = self._ranked(others, data, HOP_ITERATIONS)
             ranked = self._ranked([best.model, *_models(hops[:BEST_HOPS])], data, HOP_MORE)
             seen += [*hops, *ranked]
+            if ranked[0].loss > max(self.bar, HOPELESS_GAIN * best.loss):
+                break
             in_vain = 0 if ranked[0].loss < HOP_GAIN * best.loss else in_vain + 1
         least = ranked[0].loss
         self.others[:] = [arm.model for arm in seen if arm.loss < AS_GOOD * least]

@@ -33,6 +33,8 @@ HOPELESS_SHARE = 0.3
 WORTHWHILE = 0.99
 # The fields of a run that a checkpoint stores as plain values.
 BOOKS = ("stage", "epoch", "seconds", "best", "milestone", "milestone_epoch", "retreats", "events")
+# Searches for the arm of a robot's log at most; two of them usually agree.
+SEARCHES = 4
 
 
 @dataclass(frozen=True)

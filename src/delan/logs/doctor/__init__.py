@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from ...joints import JointLimits, Recording
 from ..excerpts import LogPart
@@ -59,7 +60,8 @@ def examine(
         part: whether the recording is a part of a log. Lags, quantisation and coverage are then
             left to the check of the whole log.
     """
-    with np.errstate(all="ignore"):
+    # Small systems are solved: threads of BLAS only wait for each other, twenty times as long.
+    with np.errstate(all="ignore"), threadpool_limits(1, user_api="blas"):
         recording = measurable(recording)
         findings, log = _repaired(recording)
         exchange = find_exchange(log)
@@ -80,7 +82,23 @@ def examine(
         for check in CHECKS:
             if not (part and check in WHOLE_LOG):
                 findings += check(log)
+    findings = _with_others(findings, recording.joints.dof)
     return worst_first(_located(findings, recording))
+
+
+def _with_others(findings: Sequence[Finding], dof: int) -> list[Finding]:
+    """Return findings about useless joints with the option that keeps all joints but these."""
+    useless = {finding.joint for finding in findings if finding.case in cases.USELESS}
+    others = [str(joint) for joint in range(dof) if joint not in useless]
+    if not others:
+        return list(findings)
+    option = f" (--joints {','.join(others)})"
+    named = []
+    for finding in findings:
+        if finding.case in cases.USELESS:
+            finding = replace(finding, measured={**finding.measured, "others": option})
+        named.append(finding)
+    return named
 
 
 def check_up(

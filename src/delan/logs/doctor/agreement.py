@@ -250,6 +250,10 @@ def _implausible_units(log: CheckedLog, agreement: Sequence[Finding]) -> list[Fi
                     "unit": joints.units[joint].q,
                     "example": joint,
                 }
+        unit = "deg" if members is joints.turning else "0.001"
+        factors = [unit if joint in strange else "1" for joint in range(joints.dof)]
+        for measured in strange.values():
+            measured["scale"] = ",".join(factors)
         if len(strange) >= max(2, np.count_nonzero(members)):
             findings.append(Finding(of_all, "warning", None, "q", next(iter(strange.values()))))
             continue

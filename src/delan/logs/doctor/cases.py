@@ -79,7 +79,7 @@ SHORT = Case(
 
 _NON_FINITE_TEXT = "{count} of {total} values are not finite (first: {value:g} at row {row})"
 NON_FINITE = Case("non_finite", _NON_FINITE_TEXT, "remove these rows, or leave out the column")
-ALL_NON_FINITE = Case("non_finite", _NON_FINITE_TEXT, "leave the joint out (--joints)")
+ALL_NON_FINITE = Case("non_finite", _NON_FINITE_TEXT, "leave the joint out{others}")
 WRAPPED = Case(
     "wrapped",
     "the position jumps by a full turn ({turn}) in one step {count:n time}, first at row {row}",
@@ -112,13 +112,16 @@ REPEATED_ROWS_WITH_ACCELERATIONS = Case(
 STANDS_STILL = Case(
     "dead",
     "the joint does not move: {range:.2g} {unit} over the whole log",
-    "record motions of this joint, or leave it out (--joints) and treat it as locked",
+    "record motions of this joint; if another column has them, map that one (--map); or leave the "
+    "joint out and treat it as locked{others}",
 )
 CONSTANT = Case(
     "dead",
     "is {value:g} in every row",
-    "check the column and its cable; leave the column or the joint out",
+    "check the column and its cable; leave the column out (--map {column}=) or the joint{others}",
 )
+# Joints with such findings are left out, or recorded again.
+USELESS = (ALL_NON_FINITE, STANDS_STILL, CONSTANT)
 UNACTUATED = Case(
     "unactuated",
     "is 0 in every row, and the joint moves as one without a motor does",
@@ -192,23 +195,29 @@ _RATE_LAG_TEXT = " the positions by {milliseconds:.3g} ms, an error of {error:.0
 _RATE_LAG_REMEDY = _LEAVE_OUT + ", or shift it by {milliseconds:.3g} ms"
 RATE_LAG = Case("delay", "lags" + _RATE_LAG_TEXT, _RATE_LAG_REMEDY)
 RATE_LEAD = Case("delay", "leads" + _RATE_LAG_TEXT, _RATE_LAG_REMEDY)
-_IMPLAUSIBLE_TEXT = (
-    "goes from {lowest:.4g} to {highest:.4g} {unit} at up to {fastest:.3g} {unit}/s: "
-    "that looks like "
+_MOTION_TEXT = "goes from {lowest:.4g} to {highest:.4g} {unit} at up to {fastest:.3g} {unit}/s"
+_GEARS_REMEDY = "angles of motors in front of gears, give the gear ratios (--transmission N,…)"
+_DEGREES_REMEDY = f"if these are degrees, read the log with --degrees; if {_GEARS_REMEDY}"
+_MILLIMETRES_REMEDY = "read the log with --scale q:{scale}"
+# The other joints do not look so: --degrees would make them wrong.
+IMPLAUSIBLE_ANGLE = Case(
+    "units",
+    _MOTION_TEXT + ", unlike the other joints: it turns freely, or is in degrees, or the motor's",
+    "nothing if the joint can turn so far; if only it is in degrees, read the log with --scale "
+    "q:{scale}; if it is of a motor in front of gears, give --transmission with the gear ratios",
 )
-_DEGREES_REMEDY = (
-    "read the log with --degrees; if it is of motors, in front of the gears, give --transmission"
+IMPLAUSIBLE_LENGTH = Case(
+    "units", _MOTION_TEXT + ": that looks like millimetres", _MILLIMETRES_REMEDY
 )
-_MILLIMETRES_REMEDY = "divide the column by 1000"
-_ALL_JOINTS = ", and so do the other joints"
-IMPLAUSIBLE_ANGLE = Case("units", _IMPLAUSIBLE_TEXT + "degrees", _DEGREES_REMEDY)
-IMPLAUSIBLE_LENGTH = Case("units", _IMPLAUSIBLE_TEXT + "millimetres", _MILLIMETRES_REMEDY)
 IMPLAUSIBLE_ANGLES = Case(
-    "units", "joint {example} " + _IMPLAUSIBLE_TEXT + "degrees" + _ALL_JOINTS, _DEGREES_REMEDY
+    "units",
+    "joint {example} " + _MOTION_TEXT + ", as no joint of an arm does, and so do the other joints: "
+    "degrees, or motors in front of gears",
+    _DEGREES_REMEDY,
 )
 IMPLAUSIBLE_LENGTHS = Case(
     "units",
-    "joint {example} " + _IMPLAUSIBLE_TEXT + "millimetres" + _ALL_JOINTS,
+    "joint {example} " + _MOTION_TEXT + ": that looks like millimetres, in the other joints too",
     _MILLIMETRES_REMEDY,
 )
 EXCHANGED = Case(

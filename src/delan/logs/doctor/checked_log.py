@@ -13,6 +13,7 @@ from ...joints import JointLimits, Joints, Recording
 from ..excerpts import LogPart
 from ..filters import HIGHEST_CUTOFF, ORDER, stride
 from ..segments import SHORTEST_STEP, LogSegment
+from .finding import Span
 
 Column = Float[np.ndarray, " time"]
 Columns = dict[str, Float[np.ndarray, "time dof"]]
@@ -89,6 +90,20 @@ class Motion:
     def independent(self) -> float:
         """Approximate number of independent samples: two per period of the cut-off."""
         return len(self) * min(1.0, 2 * self.step * self.cutoff)
+
+    def thinned(self, every: int) -> "Motion":
+        """Return every n-th sample."""
+        logged = {name: values[::every] for name, values in self.logged.items()}
+        return replace(
+            self,
+            t=self.t[::every],
+            q=self.q[::every],
+            velocity=self.velocity[::every],
+            acceleration=self.acceleration[::every],
+            segment=self.segment[::every],
+            logged=logged,
+            step=self.step * every,
+        )
 
 
 def filtered(t: Column, columns: Columns, segments: tuple[LogSegment, ...]) -> Motion | None:
@@ -310,3 +325,25 @@ class CheckedLog:
     def driven(self) -> list[int]:
         """Joints that are not dead and have a motor: some torque is not zero."""
         return [joint for joint in self.alive if self.columns["tau"][:, joint].any()]
+
+    def labels(self, motion: Motion) -> Int[np.ndarray, " samples"]:
+        """Return the trajectory of each sample of its motion, or of a part of it.
+
+        Segments of an excerpt belong to the trajectories of its log.
+        """
+        labels = self.recording.trajectory[list(motion.starts)]
+        if self.recording.excerpt is not None:
+            segments = self.recording.excerpt.segments
+            labels = np.array([segments[label].trajectory for label in labels])
+        return labels[motion.segment]
+
+    def rows_of(self, label: int) -> tuple[Span, ...]:
+        """Return the rows of a trajectory, as spans of the recording."""
+        spans = []
+        for segment in self.segments:
+            trajectory = int(self.recording.trajectory[segment.start])
+            if self.recording.excerpt is not None:
+                trajectory = self.recording.excerpt.segments[trajectory].trajectory
+            if trajectory == label:
+                spans.append((segment.start, segment.end))
+        return ((spans[0][0], spans[-1][1]),)

@@ -14,8 +14,8 @@ from jaxtyping import Bool, Float, Int
 
 from . import cases
 from .checked_log import CheckedLog, Motion
-from .finding import Case, Finding, Span
-from .lags import PARTS
+from .finding import Case, Finding
+from .lags import PARTS, RidgeSolver
 from .torque import (
     DISTINGUISHABLE,
     SAMPLES_PER_WEIGHT,
@@ -87,12 +87,12 @@ def compare_trajectories(log: CheckedLog) -> tuple[list[Finding], CheckedLog]:
     motion = log.motion
     if motion is None or not log.alive:
         return [], log
-    labels = _labels(log, motion)
+    labels = log.labels(motion)
     count = len(np.unique(labels))
     if not 1 < count <= MOST_TRAJECTORIES:
         return [], log
     every = -(-len(motion) // MOST_SAMPLES)
-    thinned = _thinned(motion, every)
+    thinned = motion.thinned(every)
     features = torque_features(thinned, log.alive)
     if thinned.independent < SAMPLES_PER_WEIGHT * features.shape[1]:
         return [], log
@@ -137,30 +137,6 @@ def _followers(
     for joint in alive:
         if joint not in reversed_at:
             yield joint, np.isin(labels, list(side))
-
-
-def _labels(log: CheckedLog, motion: Motion) -> Labels:
-    """Return the trajectory of each sample; segments of an excerpt belong to those of its log."""
-    labels = log.recording.trajectory[list(motion.starts)]
-    if log.recording.excerpt is not None:
-        segments = log.recording.excerpt.segments
-        labels = np.array([segments[label].trajectory for label in labels])
-    return labels[motion.segment]
-
-
-def _thinned(motion: Motion, every: int) -> Motion:
-    """Return every n-th sample of a motion."""
-    logged = {name: values[::every] for name, values in motion.logged.items()}
-    return replace(
-        motion,
-        t=motion.t[::every],
-        q=motion.q[::every],
-        velocity=motion.velocity[::every],
-        acceleration=motion.acceleration[::every],
-        segment=motion.segment[::every],
-        logged=logged,
-        step=motion.step * every,
-    )
 
 
 @dataclass(frozen=True)
@@ -221,14 +197,14 @@ class _Comparison:
         self._solvers = []
         for rows in ([], *self._parts):
             inside = features[rows]
-            self._solvers.append(_Solver(whole - inside.T @ inside, len(features)))
+            self._solvers.append(RidgeSolver(whole - inside.T @ inside, len(features)))
         self._others = {}
         self._alone = {}
         for label in self._trajectories:
             inside = features[labels == label]
             gram = inside.T @ inside
-            self._others[label] = _Solver(whole - gram, len(features))
-            self._alone[label] = _Solver(gram, len(features))
+            self._others[label] = RidgeSolver(whole - gram, len(features))
+            self._alone[label] = RidgeSolver(gram, len(features))
 
     def contradictions(self, joint: int, tau: Samples) -> Iterator[Contradiction]:
         """Yield what contradicts in a joint's torque: signs, then the clearest, until all agree.
@@ -372,20 +348,6 @@ class _Comparison:
         return residuals
 
 
-class _Solver:
-    """Normal equations of features, solved for any penalty of the weights."""
-
-    def __init__(self, gram: Float[np.ndarray, "features features"], count: int):
-        values, self._vectors = np.linalg.eigh(gram)
-        self._values = np.maximum(values, 0.0)
-        self._count = count
-
-    def solve(self, cross: np.ndarray, ridge: float) -> np.ndarray:
-        """Return the weights for products of features and targets."""
-        scaled = (self._vectors.T @ cross).T / (self._values + ridge * self._count)
-        return self._vectors @ scaled.T
-
-
 def _reciprocal(ratio: float, back: float) -> bool:
     """Return whether the factor of a trajectory is the inverse of that of the others.
 
@@ -476,7 +438,7 @@ def _findings(log: CheckedLog, contradictions: list[Contradiction]) -> list[Find
         measured |= _sizes(clearest.case, items)
         severity = "error" if clearest.case is cases.CONTRADICTING_SIGN else "warning"
         joint = joints[0] if len(joints) == 1 else None
-        rows = _rows(log, label)
+        rows = log.rows_of(label)
         findings.append(Finding(clearest.case, severity, joint, "tau", measured, rows=rows))
     return findings
 
@@ -486,15 +448,3 @@ def _sizes(case: Case, items: list[Contradiction]) -> Mapping[str, float]:
     if case is cases.CONTRADICTING_OFFSET:
         return {"offset": max((item.value for item in items), key=abs)}
     return {"ratio": max((item.value for item in items), key=lambda ratio: abs(np.log(abs(ratio))))}
-
-
-def _rows(log: CheckedLog, label: int) -> tuple[Span, ...]:
-    """Return the rows of a trajectory, as spans of the recording."""
-    spans = []
-    for segment in log.segments:
-        trajectory = int(log.recording.trajectory[segment.start])
-        if log.recording.excerpt is not None:
-            trajectory = log.recording.excerpt.segments[trajectory].trajectory
-        if trajectory == label:
-            spans.append((segment.start, segment.end))
-    return ((spans[0][0], spans[-1][1]),)

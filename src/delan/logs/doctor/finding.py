@@ -143,6 +143,7 @@ class Finding:
         facts = dict(self.measured)
         for name in ("joint", "column", "channel", "trajectory", "row"):
             facts.setdefault(name, getattr(self, name))
+        facts.setdefault("others", " (--joints)")
         return _FORMATTER.vformat(template, (), facts)
 
 

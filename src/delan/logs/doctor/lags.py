@@ -67,6 +67,20 @@ class Regression:
         return CrossValidatedFit(self._inverse @ whole, errors, np.stack(residual))
 
 
+class RidgeSolver:
+    """Normal equations of features, solved for any penalty of the weights."""
+
+    def __init__(self, gram: Float[np.ndarray, "features features"], count: int):
+        values, self._vectors = np.linalg.eigh(gram)
+        self._values = np.maximum(values, 0.0)
+        self._count = count
+
+    def solve(self, cross: np.ndarray, ridge: float) -> np.ndarray:
+        """Return the weights for products of features and targets."""
+        scaled = (self._vectors.T @ cross).T / (self._values + ridge * self._count)
+        return self._vectors @ scaled.T
+
+
 @dataclass(frozen=True)
 class Lag:
     """Lag of a signal, and its certainty.

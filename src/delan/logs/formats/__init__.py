@@ -10,6 +10,7 @@ digits. With `gaps`, empty cells become NaN; without, they are refused.
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -22,9 +23,9 @@ from typing import Any, Literal
 import numpy as np
 
 from ...errors import DataError, DelanError, installing
-from ...joints import Joints
+from ...joints import MOST_JOINTS, Joints
+from ...text_file import TextFileError, require_regular
 from ..column_names import measures
-from ..content import HEAD_BYTES
 from ..options import LogOptions
 
 # Offset and content of the bytes that identify a format, and the module that reads it; the first
@@ -50,6 +51,7 @@ _JSON = re.compile(rb"(\xef\xbb\xbf)?\s*(\{\s*\"|\[\s*[\[{\d-])")
 # A folder is a log, and not a folder of logs, if it holds this file of a ROS 2 bag, or that of a
 # LeRobot data set.
 _BAG_FILE = "metadata.yaml"
+_BAG_SUFFIXES = (".db3", ".mcap")
 _DATA_SET_FILE = "meta/info.json"
 
 # Text has no identifying bytes: in a folder it is recognised by name, elsewhere by being readable.
@@ -90,6 +92,14 @@ _LARGEST_COMPRESSION = 50
 _HARMLESS = 1 << 26
 
 Pieces = Iterator[dict[str, np.ndarray]]
+
+# Bytes from which a format is recognised.
+HEAD_BYTES = 1024
+
+Shape = tuple[int, ...]
+
+# Quantities without rows: one number, or one per joint.
+GAINS = ("kp", "kd")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +161,8 @@ def is_log(path: Path) -> bool:
     """Return whether a file or folder is a log, judged by its content, or text by its name."""
     if path.is_dir():
         return is_log_folder(path)
+    if not path.is_file():
+        return False  # a pipe, or a link to nothing
     suffix = path.suffix.lower()
     if suffix in TEXT_SUFFIXES:
         return True
@@ -159,7 +171,20 @@ def is_log(path: Path) -> bool:
 
 def is_log_folder(path: Path) -> bool:
     """Return whether a folder is one log: a ROS 2 bag or a LeRobot data set."""
-    return (path / _BAG_FILE).is_file() or (path / _DATA_SET_FILE).is_file()
+    return _is_bag(path) or (path / _DATA_SET_FILE).is_file()
+
+
+def _is_bag(folder: Path) -> bool:
+    """Return whether a folder is one ROS 2 bag, and not a folder of bags that were renamed.
+
+    The description of a bag names its files.
+    """
+    description = folder / _BAG_FILE
+    if not description.is_file():
+        return False
+    names = [file.name for file in folder.iterdir() if file.suffix in _BAG_SUFFIXES]
+    text = description.read_text(encoding="utf-8", errors="replace")
+    return not names or any(name in text for name in names)
 
 
 def _module_of(path: Path) -> str | None:
@@ -179,10 +204,13 @@ def module_of_head(head: bytes) -> str | None:
 
 def _head(path: Path) -> bytes:
     try:
+        require_regular(path)
         with path.open("rb") as file:
             return file.read(HEAD_BYTES)
     except FileNotFoundError:
         raise DataError(str(path), "no such file; check the path") from None
+    except TextFileError as error:
+        raise DataError(str(path), str(error)) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(str(path), f"cannot be read: {reason}; give a readable log") from None
@@ -226,15 +254,16 @@ def library(name: str, source: str, what: str) -> Any:
 class PromisedSize:
     """What a file says that it holds, against the bytes that it has, before anything is read."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, harmless: int = _HARMLESS):
         self._source = str(path)
+        self._most = max(_LARGEST_COMPRESSION * path.stat().st_size, harmless)
         self._file_bytes = path.stat().st_size
         self._claimed = 0
 
     def add(self, name: str, claimed: int) -> None:
         """Count the bytes that a part of the file claims; refuse more than it can hold."""
         self._claimed += claimed
-        if self._claimed > max(_LARGEST_COMPRESSION * self._file_bytes, _HARMLESS):
+        if self._claimed > self._most:
             problem = (
                 f"claims {self._claimed} bytes in a file of {self._file_bytes}; the file is "
                 "damaged, write it again (if the robot did rest all the time: without compression)"
@@ -322,3 +351,85 @@ def _renamed_pieces(
 ) -> Pieces:
     for piece in whole.pieces([names[leaf] for leaf in wanted], rows):
         yield {leaf: piece[names[leaf]] for leaf in wanted}
+
+
+@dataclass(frozen=True)
+class Content:
+    """Bytes that can be read from their beginning any number of times.
+
+    Attributes:
+        source: the file, and the name inside it if it is an archive.
+        open: function that opens the bytes as a binary file.
+    """
+
+    source: str
+    open: Callable[[], Any]
+
+    @classmethod
+    def of_file(cls, path: Path) -> "Content":
+        """Return the content of a file that is not packed."""
+        return cls(str(path), partial(path.open, "rb"))
+
+    def head(self, size: int = HEAD_BYTES) -> bytes:
+        """Return the first bytes."""
+        with self.open() as file:
+            return file.read(size)
+
+
+def time_first(shapes: Mapping[str, Shape], *, vectors: bool = False) -> dict[str, Shape]:
+    """Return shapes with time along the first axis, by the lengths of the arrays of each group.
+
+    With `vectors`, n × 1 and 1 × n are columns of single numbers: MATLAB has no arrays of one axis.
+    """
+    upright = {}
+    counts = {}
+    for name, shape in shapes.items():
+        group = name.rpartition("/")[0]
+        if group not in counts:
+            counts[group] = _sample_count(shapes, group)
+        samples = counts[group]
+        upright[name] = shape
+        if vectors and len(shape) == 2 and min(shape) == 1 and max(shape) > 1:
+            upright[name] = (max(shape),)
+        elif len(shape) == 2 and shape[0] != samples and shape[1] == samples:
+            upright[name] = shape[::-1]
+    return upright
+
+
+def gain_names(shapes: Mapping[str, Shape]) -> frozenset[str]:
+    """Return the arrays that hold gains of the drives and have no rows."""
+    names = set()
+    for name, shape in shapes.items():
+        group, _, leaf = name.rpartition("/")
+        if measures(leaf) not in GAINS:
+            continue
+        lengths = [length for length in shape if length != 1]
+        if not lengths:
+            names.add(name)
+        elif len(lengths) == 1 and lengths[0] <= MOST_JOINTS:
+            others = {other: shapes[other] for other in shapes if other != name}
+            if lengths[0] != _sample_count(others, group):
+                names.add(name)
+    return frozenset(names)
+
+
+def _sample_count(shapes: Mapping[str, Shape], group: str) -> int:
+    """Return the number of samples in a group: that of its times, or the commonest length."""
+    inside = {}
+    outside = {}
+    for name, shape in shapes.items():
+        place, _, leaf = name.rpartition("/")
+        if len(shape) not in (1, 2) or 0 in shape or measures(leaf) in GAINS:
+            continue
+        if place == group:
+            inside[leaf] = shape
+        elif group.startswith(f"{place}/") or not place:
+            outside[leaf] = shape
+    lengths = {length for shape in inside.values() for length in shape}
+    for arrays in (inside, outside):
+        for leaf, shape in arrays.items():
+            is_vector = len(shape) == 1 or min(shape) == 1
+            if is_vector and measures(leaf) == "t" and max(shape) in lengths:
+                return max(shape)
+    votes = Counter(max(shape) for shape in inside.values())
+    return max(votes, key=lambda length: (votes[length], length), default=0)

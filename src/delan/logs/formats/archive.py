@@ -14,7 +14,6 @@ import numpy as np
 from ...errors import DataError, DelanError
 from ...joints import MOST_JOINTS, JointKind, Joints
 from ..options import LogOptions
-from ..orientation import gain_names, time_first
 from . import (
     NPZ_FORM,
     PROVENANCE,
@@ -23,9 +22,11 @@ from . import (
     Pieces,
     PromisedSize,
     Sheet,
+    gain_names,
     group_sheets,
     library_errors,
     read_provenance,
+    time_first,
 )
 
 _WHAT = "readable npz file"

@@ -14,15 +14,14 @@ import numpy as np
 from ...errors import DataError, DelanError
 from ...joints import Joints
 from ..column_names import measures
+from ..joint_messages import JOINT_MESSAGES, PARTS, STATE, JointMessage, joint_messages
 from ..options import LogOptions
 from . import Field, Pieces, PromisedSize, Sheet, library, library_errors, row_pieces
 
 BAG_FORM = "a ROS 2 bag with a topic of sensor_msgs/msg/JointState that has position and effort"
 _WHAT = "readable ROS 2 bag"
-_STATE = "sensor_msgs/msg/JointState"
-_READABLE = (_STATE, "std_msgs/msg/Float64MultiArray", "std_msgs/msg/Float32MultiArray")
-# Fields of a joint state.
-_PARTS = {"q": "position", "qd": "velocity", "tau": "effort"}
+_OF_JOINTS = f"joints ({', '.join(JOINT_MESSAGES)})"
+_READABLE = (STATE, "std_msgs/msg/Float64MultiArray", "std_msgs/msg/Float32MultiArray")
 # How an MCAP file begins, and the kind of its records that hold messages.
 _MCAP = b"\x89MCAP0\r\n"
 _CHUNK = 6
@@ -85,6 +84,17 @@ class _Bag:
         self.kinds: dict[str, str] = {}
         for connection in reader.connections:
             self.kinds[connection.topic] = connection.msgtype
+            self._define(connection)
+
+    def _define(self, connection: Any) -> None:
+        """Learn how a message is built that is no part of ROS itself; the bag says so."""
+        kind = connection.msgtype
+        if kind in JOINT_MESSAGES and kind not in self._typestore.types:
+            types = library("rosbags.typesys", kind, "a ROS 2 bag")
+            found = types.get_types_from_msg(connection.msgdef.data, kind)
+            for name in self._typestore.types.keys() & found.keys():
+                del found[name]
+            self._typestore.register(found)
 
     def messages(self, topics: Sequence[str]) -> Iterator[tuple[str, int, Any]]:
         """Yield topic, time of arrival [ns] and message, in the order of arrival."""
@@ -95,20 +105,28 @@ class _Bag:
             message = self._typestore.deserialize_cdr(raw, connection.msgtype)
             yield connection.topic, arrived, message
 
-    def widest(self, topic: str) -> Any:
+    def widest(self, topic: str) -> JointMessage | None:
         """Return the state with the most joints among the first of a topic, None without states.
 
         A gripper may publish in the topic of the arm.
         """
         widest = None
-        for _, _, state in islice(self.messages([topic]), _FIRST_STATES):
-            if widest is None or len(state.position) > len(widest.position):
-                widest = state
+        for _, _, message in islice(self.messages([topic]), _FIRST_STATES):
+            for state in joint_messages(self.kinds[topic], message):
+                if widest is None or len(state.part("position")) > len(widest.part("position")):
+                    widest = state
         return widest
 
     def has_positions(self, topic: str) -> bool:
         widest = self.widest(topic)
-        return widest is not None and len(widest.position) > 0
+        return widest is not None and len(widest.part("position")) > 0
+
+    def has_torques(self, topic: str) -> bool:
+        """Return whether the states of a topic have torques, or positions that were wanted."""
+        widest = self.widest(topic)
+        if widest is None:
+            return False
+        return bool(len(widest.part("effort")) or len(widest.part("wanted_position")))
 
     def described(self) -> str:
         """Return the topics and their types, for messages."""
@@ -172,15 +190,15 @@ def _plan(source: str, bag: _Bag, options: LogOptions) -> _Plan:
             mapped[quantity] = patterns[0]
     topic = _state_topic(source, bag, mapped.get("q"))
     first = bag.widest(topic)
-    if first is None or not len(first.position):
+    if first is None or not len(first.part("position")):
         raise DataError(source, f"topic {topic} holds no joint positions; expected {BAG_FORM}")
-    dof = len(first.position)
-    if first.name and len(first.name) != dof:
-        problem = f"topic {topic} has {len(first.name)} joint names and {dof} positions"
+    dof = len(first.part("position"))
+    if first.names and len(first.names) != dof:
+        problem = f"topic {topic} has {len(first.names)} joint names and {dof} positions"
         raise DataError(source, problem)
     parts = {}
-    for quantity, part in _PARTS.items():
-        values = getattr(first, part)
+    for part, quantity in PARTS.items():
+        values = first.part(part)
         if len(values) == dof and not np.isnan(values).all():
             parts[part] = quantity
             if mapped.get(quantity) == topic:
@@ -197,21 +215,29 @@ def _plan(source: str, bag: _Bag, options: LogOptions) -> _Plan:
             if quantity == "tau":
                 parts.pop("effort", None)
             extra[mapped.get(quantity, quantity)] = other
-    stamped = first.header.stamp.sec != 0 or first.header.stamp.nanosec != 0
-    return _Plan(topic, tuple(first.name), dof, parts, stamped, extra)
+    return _Plan(topic, tuple(first.names), dof, parts, first.stamp is not None, extra)
 
 
 def _state_topic(source: str, bag: _Bag, mapped: str | None) -> str:
     """Return the topic of the joint states: as mapped, the only one, or the likely one."""
-    states = [topic for topic, kind in bag.kinds.items() if kind == _STATE]
     if mapped is not None:
-        if mapped in states:
+        if bag.kinds.get(mapped) in JOINT_MESSAGES:
             return mapped
-        problem = f"--map q={mapped} is not a topic of {_STATE}; it has {bag.described()}"
+        problem = f"--map q={mapped} is not a topic of {_OF_JOINTS}; it has {bag.described()}"
         raise DataError(source, problem)
-    if not states:
-        problem = f"has no topic of {_STATE}, only {bag.described()}; expected {BAG_FORM}"
+    of_kinds = []
+    for kind in JOINT_MESSAGES:
+        topics = [topic for topic, other in bag.kinds.items() if other == kind]
+        if topics:
+            of_kinds.append(topics)
+    if not of_kinds:
+        problem = f"has no topic of {_OF_JOINTS}, only {bag.described()}; expected {BAG_FORM}"
         raise DataError(source, problem)
+    states = of_kinds[0]
+    for topics in of_kinds if len(of_kinds) > 1 else ():
+        if any(map(bag.has_torques, topics)):
+            states = topics
+            break
     if len(states) == 1:
         return states[0]
     likely = [topic for topic in states if topic.rpartition("/")[2] == "joint_states"]
@@ -244,9 +270,10 @@ def _pieces(path: Path, plan: _Plan, wanted: Sequence[str], rows: int) -> Pieces
             if topic != plan.topic:
                 block.add_extra(topic, bag.kinds[topic], arrived, message)
                 continue
-            if block.is_full:
-                yield from row_pieces(block.take(), wanted, rows)
-            block.add(arrived, message)
+            for state in joint_messages(bag.kinds[topic], message):
+                if block.is_full:
+                    yield from row_pieces(block.take(), wanted, rows)
+                block.add(arrived, state)
         if not block.is_empty:
             yield from row_pieces(block.take(), wanted, rows)
 
@@ -282,23 +309,20 @@ class _StateBlock:
             return True
         return all(times and times[-1] >= self._arrivals[-1] for times, _ in self._extra.values())
 
-    def add(self, arrived: int, message: Any) -> None:
+    def add(self, arrived: int, state: JointMessage) -> None:
         """Add a state."""
-        order = self._order(message)
+        order = self._order(state.names)
         if order is None:
             return
-        time = arrived
-        if self._plan.stamped:
-            time = message.header.stamp.sec * 1_000_000_000 + message.header.stamp.nanosec
-        self._stamps.append(time)
+        self._stamps.append((state.stamp or 0) if self._plan.stamped else arrived)
         self._arrivals.append(arrived)
         for part, values in self._columns.items():
-            values.append(self._values(getattr(message, part), order, part))
+            values.append(self._values(state.part(part), order, part))
 
     def add_extra(self, topic: str, kind: str, arrived: int, message: Any) -> None:
         """Add a message of another topic."""
-        if kind == _STATE:
-            order = self._order(message)
+        if kind == STATE:
+            order = self._order(message.name)
             # Drivers put currents into either field.
             numbers = message.effort if len(message.effort) else message.position
         else:
@@ -310,19 +334,19 @@ class _StateBlock:
         times.append(arrived)
         values.append(self._values(numbers, order, topic))
 
-    def _order(self, message: Any) -> list[int] | None:
+    def _order(self, given: Sequence[str]) -> list[int] | None:
         """Return the positions of the joints in a message, None if it is of other joints."""
         names = self._plan.names
-        if not names or not message.name or tuple(message.name) == names:
+        if not names or not given or tuple(given) == names:
             return list(range(self._plan.dof))
-        if set(names).isdisjoint(message.name):
+        if set(names).isdisjoint(given):
             return None
         order = []
         for name in names:
-            if name not in message.name:
+            if name not in given:
                 problem = f"some messages lack joint {name}; record all joints in one topic"
                 raise DataError(self._source, problem)
-            order.append(message.name.index(name))
+            order.append(list(given).index(name))
         return order
 
     def _values(self, numbers: Any, order: list[int], column: str) -> np.ndarray:

@@ -13,10 +13,18 @@ import numpy as np
 
 from ...errors import DataError
 from ...joints import MOST_JOINTS
-from ..content import Content
 from ..options import LogOptions
-from ..orientation import gain_names, time_first
-from . import Field, Pieces, Sheet, group_sheets, library_errors, row_pieces
+from . import (
+    Content,
+    Field,
+    Pieces,
+    Sheet,
+    gain_names,
+    group_sheets,
+    library_errors,
+    row_pieces,
+    time_first,
+)
 
 JSON_FORM = (
     "JSON: a list of records with t, q and tau (numbers, or lists of one number per joint), a list "

@@ -85,7 +85,7 @@ def _joints(
 ) -> Joints | None:
     """Return the joints that the description names, None if it names none."""
     described = features.get(names.get("q", ""))
-    if not isinstance(described, dict) or len(fields["q"].shape) != 2:
+    if "q" not in fields or not isinstance(described, dict) or len(fields["q"].shape) != 2:
         return None
     given = described.get("names")
     if isinstance(given, dict):  # {"motors": [...]}

@@ -18,16 +18,17 @@ import numpy as np
 
 from ...joints import MOST_JOINTS
 from ..options import LogOptions
-from ..orientation import gain_names, time_first
 from . import (
     Field,
     Pieces,
     PromisedSize,
     Sheet,
+    gain_names,
     group_sheets,
     library,
     library_errors,
     row_pieces,
+    time_first,
 )
 
 MAT_FORM = (

@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import DataError, DelanError
-from ..content import Content
 from ..options import LogOptions
 from . import (
     KNOWN_FORMS,
     PACKED,
     TEXT_SUFFIXES,
+    Content,
     Pieces,
     PromisedSize,
     Sheet,
@@ -39,6 +39,8 @@ _MOST_FILES = 1000
 # Bytes unpacked at once into a temporary file, and the largest window of zstd, which is memory.
 _AT_ONCE = 1 << 20
 _LARGEST_WINDOW = 1 << 27
+# Bytes of text that are unpacked from any file, however small: short rows take seconds.
+_HARMLESS = 1 << 24
 # Modules that read their content as a stream, without a file.
 _STREAMED = {".text_table", ".json_log"}
 
@@ -120,7 +122,7 @@ class _Counted(io.RawIOBase):
     def __init__(self, path: Path, source: str, stream: Any):
         self._source = source
         self._stream = stream
-        self._size = PromisedSize(path)
+        self._size = PromisedSize(path, _HARMLESS)
 
     def readable(self) -> bool:
         return True

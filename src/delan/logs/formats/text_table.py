@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from ...errors import DataError
-from ..content import Content
 from ..options import LogOptions
 from . import (
     CSV_FORM,
     KNOWN_FORMS,
     PROVENANCE,
+    Content,
     Field,
     Pieces,
     Sheet,

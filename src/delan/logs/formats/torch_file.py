@@ -16,15 +16,16 @@ import numpy as np
 
 from ...errors import DataError
 from ..options import LogOptions
-from ..orientation import gain_names, time_first
 from . import (
     TORCH_INDEX,
     Field,
     PromisedSize,
     Sheet,
+    gain_names,
     group_sheets,
     library_errors,
     row_pieces,
+    time_first,
 )
 
 TORCH_FORM = "a torch file with a dictionary of tensors: t, q and tau (time × dof)"
@@ -32,6 +33,7 @@ _WHAT = "readable torch file"
 # Bytes of the index, and tensors in it.
 _LARGEST_INDEX = 1 << 20
 _MOST_TENSORS = 1000
+_MOST_VALUES = 100_000
 _DEEPEST = 8
 # Types of the storages of tensors. A bfloat16 is the first half of a float32.
 _TYPES = {
@@ -110,22 +112,27 @@ def read_sheets(path: Path, options: LogOptions, gaps: bool) -> list[Sheet]:
     return group_sheets(whole, options)
 
 
-def _tensors(content: Any, path: str = "", depth: int = 0) -> dict[str, _Tensor]:
+def _tensors(content: Any) -> dict[str, _Tensor]:
     """Return all tensors of a value by their place in it, such as `run/q`."""
-    if isinstance(content, _Tensor):
-        return {path or "tensor": content}
-    items: dict[str, Any] = {}
-    if isinstance(content, dict):
-        items = {str(key): value for key, value in content.items()}
-    elif isinstance(content, list | tuple):
-        items = {str(number): value for number, value in enumerate(content)}
     found: dict[str, _Tensor] = {}
-    if depth > _DEEPEST:
-        return found
-    for name, value in items.items():
-        found |= _tensors(value, f"{path}/{name}" if path else name, depth + 1)
-        if len(found) > _MOST_TENSORS:
-            raise ValueError(f"it holds more than {_MOST_TENSORS} tensors")
+    left: list[tuple[str, Any, int]] = [("", content, 0)]
+    seen = 0
+    while left:
+        path, value, depth = left.pop()
+        seen += 1
+        if seen > _MOST_VALUES or len(found) > _MOST_TENSORS:
+            # A value may be in itself many times, so that depth alone is no bound.
+            raise ValueError(f"it holds more than {_MOST_TENSORS} tensors or {_MOST_VALUES} values")
+        if isinstance(value, _Tensor):
+            found[path or "tensor"] = value
+        items: list[tuple[Any, Any]] = []
+        if isinstance(value, dict):
+            items = list(value.items())
+        elif isinstance(value, list | tuple):
+            items = list(enumerate(value))
+        if depth <= _DEEPEST:
+            for name, item in reversed(items):
+                left.append((f"{path}/{name}" if path else str(name), item, depth + 1))
     return found
 
 

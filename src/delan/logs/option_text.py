@@ -1,4 +1,4 @@
-"""Options of a log in a small TOML file beside it, so that nobody types them twice.
+"""Options of a log as text: words of a command line, and a TOML file beside the log.
 
 `arm.csv.toml` is for the log `arm.csv`, `log.toml` for every log of its folder. The same values are
 kept with a model, so that later logs of the robot are read as the log that it was learned from.
@@ -6,19 +6,18 @@ kept with a model, so that later logs of the robot are read as the log that it w
 
 import json
 import math
-import tomllib
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields, replace
 from os.path import isfile  # unlike that of a Path, false for names that no file can have
 from pathlib import Path
 from typing import Any
 
 from ..errors import DataError, SettingsError
-from .options import LogOptions
+from ..text_file import TextFileError, read_toml
+from .options import LogOptions, Numbers
 
 FOLDER_FILE = "log.toml"
-# Bytes of a file of options.
-_LARGEST = 1 << 20
 # Options of one command, not of a log.
 _NOT_KEPT = ("memory", "start", "end")
 
@@ -92,14 +91,18 @@ def _typed(name: str, value: Any, source: str) -> Any:
         good = isinstance(value, bool)
     elif name == "join_by":
         good = isinstance(value, str)
-    elif name in ("join", "joints"):
+    elif name in ("join", "joints", "sliding"):
         good = isinstance(value, list) and all(isinstance(item, str | int) for item in value)
     else:  # map, flip and exchanged
         good = isinstance(value, dict) and all(isinstance(v, str | list) for v in value.values())
     if not good:
         raise DataError(source, f"{name} is {value!r}, which is no value of this option; fix it")
     if name in (*_NUMBERS, *_NUMBERS_BY_NAME, "transmission", "time_scale", "rate"):
-        return _with_floats(value)
+        try:
+            return _with_floats(value)
+        except OverflowError:
+            problem = f"{name} holds an integer that no float can hold; fix it"
+            raise DataError(source, problem) from None
     return _with_tuples(value)
 
 
@@ -135,15 +138,9 @@ def stored_options(log: Path) -> tuple[LogOptions, Path] | None:
 
 def _read(path: Path) -> object:
     try:
-        with path.open("rb") as file:
-            text = file.read(_LARGEST + 1)
-        if len(text) > _LARGEST:
-            raise DataError(str(path), "is too large for options of a log; is it another file?")
-        return tomllib.loads(text.decode("utf-8"))
-    except OSError as error:
-        raise DataError(str(path), f"cannot be read: {error.strerror}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise DataError(str(path), f"is no TOML ({error}); fix it or remove it") from None
+        return read_toml(path)
+    except TextFileError as error:
+        raise DataError(str(path), str(error)) from None
 
 
 def with_stored(log: Path, options: LogOptions) -> LogOptions:
@@ -194,3 +191,51 @@ def _toml(value: Any) -> str:
     if isinstance(value, float) and math.isfinite(value):
         return repr(value)
     return json.dumps(value, ensure_ascii=False)
+
+
+def option_words(options: LogOptions) -> list[str]:
+    """Return the words that give these options to a command, without those of memory."""
+    words: list[str] = []
+    for quantity, pattern in options.map.items():
+        text = pattern if isinstance(pattern, str) else ",".join(pattern)
+        words += ["--map", f"{quantity}={text}"]
+    for name in options.join:
+        words += ["--join", name]
+    if options.join_by != "auto":
+        words += ["--join-by", options.join_by]
+    if options.columns is not None:
+        words += ["--columns", str(options.columns)]
+    if options.degrees:
+        words.append("--degrees")
+    for option in ("scale", "offset"):
+        for quantity, numbers in getattr(options, option).items():
+            words += [f"--{option}", f"{quantity}:{_listed(numbers)}"]
+    for option in ("gain", "kp", "kd"):
+        if getattr(options, option) is not None:
+            words += [f"--{option}", _listed(getattr(options, option))]
+    if options.transmission is not None:
+        words += ["--transmission", ";".join(map(_listed, options.transmission))]
+    for quantity, joints in options.flip.items():
+        words += ["--flip", quantity if joints == "all" else f"{quantity}:{_names(joints)}"]
+    if options.joints is not None:
+        words += ["--joints", _names(options.joints)]
+    for option, value in (("--time-scale", options.time_scale), ("--rate", options.rate)):
+        if value is not None:
+            words += [option, f"{value:g}"]
+    for option, value in (("--from", options.start), ("--to", options.end)):
+        if value is not None:
+            words += [option, f"{value:g}"]
+    return words
+
+
+def typed_options(options: LogOptions) -> str:
+    """Return the options as one text that a shell takes."""
+    return shlex.join(option_words(options))
+
+
+def _listed(numbers: Numbers) -> str:
+    return ",".join(f"{number:.12g}" for number in numbers)
+
+
+def _names(joints: Iterable[int | str]) -> str:
+    return ",".join(map(str, joints))
