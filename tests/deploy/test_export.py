@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sysconfig
 import tempfile
+from collections.abc import Sequence
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -473,6 +474,13 @@ def compilers() -> list[str]:
     return [name for name in ("gcc", "clang") if shutil.which(name)]
 
 
+def links(compiler: str, flags: Sequence[str], folder: Path) -> bool:
+    """Whether an empty program builds: Debian keeps clang's sanitizers in another package."""
+    (folder / "empty.c").write_text("int main(void) { return 0; }\n")
+    command = [compiler, *flags, "empty.c", "-o", "empty"]
+    return subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode == 0
+
+
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
 
 
@@ -491,6 +499,8 @@ def test_a_receiver_builds_and_tests_it_without_a_warning(
     tmp_path, compiler, flags, name, precision
 ):
     export(MODELS[name](), tmp_path, ExportSettings("my_arm", precision))
+    if not links(compiler, flags, tmp_path):
+        pytest.skip(f"{compiler} has no sanitizers here")
     command = [compiler, *STRICT, *flags, "my_arm.c", "test.c", "-o", "test", "-lm"]
     built = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
