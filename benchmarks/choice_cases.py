@@ -39,7 +39,7 @@ from delan.joints import Body, Recording
 from delan.logs.options import LogOptions
 from delan.logs.reading import read_log
 from delan.models.rigid_body import RigidBody
-from delan.paper.offline_cosines import REAL_FILE, recorded_real
+from delan.paper import physical_wam
 from delan.robots.arms import TWO_LINK, WAM4, WAM7
 from delan.robots.description import Arm
 
@@ -132,7 +132,7 @@ def panda(data: Path) -> list[Rows]:
 
 
 def wam(data: Path) -> list[Rows]:
-    return runs_of(recorded_real(existing(data / REAL_FILE)))
+    return runs_of(physical_wam.recorded_log(existing(data / physical_wam.FILE)))
 
 
 def kuka(data: Path) -> list[Rows]:

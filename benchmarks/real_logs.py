@@ -22,7 +22,7 @@ from delan.identification.identify import IdentifySettings, identify
 from delan.learning.scores import evaluate
 from delan.logs.preparation import PreparationSettings, prepare
 from delan.logs.reading import read_log
-from delan.paper.offline_cosines import REAL_FILE, recorded_real
+from delan.paper import physical_wam
 from delan.robots.arms import WAM7_ANALYTIC
 
 from .results import write_results
@@ -59,7 +59,7 @@ def kuka(data: Path) -> tuple[Rows, Rows]:
 
 
 def _wam_runs(data: Path) -> list[Rows]:
-    log = recorded_real(data / REAL_FILE)
+    log = physical_wam.recorded_log(data / physical_wam.FILE)
     assert log.qd is not None
     columns = {"t": log.t, "q": log.q, "qd": log.qd, "tau": log.tau}
     labels = np.unique(log.trajectory)

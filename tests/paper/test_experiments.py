@@ -21,6 +21,7 @@ from delan.paper import (
     offline_letters,
     online_cosines,
     online_letters,
+    physical_wam,
     published_data,
     torque_components,
     tuning,
@@ -523,7 +524,7 @@ def test_published_letters_are_split_as_usual():
 def test_the_physical_wam_log_is_read():
     if not DATA.exists():
         pytest.skip("the published data are not on this machine")
-    log = offline_cosines.read_real(DATA / offline_cosines.REAL_FILE)
+    log = physical_wam.filtered_log(DATA / physical_wam.FILE)
     assert log.dof == 7
     assert len(log.trajectories) == 5
     assert np.abs(log.tau).max() < 80

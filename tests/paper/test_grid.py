@@ -19,7 +19,8 @@ import pytest
 from delan.errors import SettingsError
 from delan.paper import grid
 from delan.paper.backends import Backend, Workers, open_workers
-from delan.paper.cells import Cell, Store, Stored, code_version
+from delan.paper.cells import Cell, Store, Stored
+from delan.paper.code_version import code_version
 from delan.paper.grid import GridProgress, Outcome, forget_programs, run_grid
 from tests.support import toy_cells
 
@@ -36,7 +37,7 @@ def cell(folder: Path, model: str = "plain", seed: int = 0) -> Cell:
 
 
 def finished(cell: Cell, result: dict, *, code: str = "") -> Stored:
-    return Stored(cell, result, code or code_version(), 1.5, {"python": "3"})
+    return Stored(cell, result, code or code_version(cell.experiment), 1.5, {"python": "3"})
 
 
 def alive(process: int) -> bool:
@@ -267,29 +268,12 @@ def test_a_worker_with_other_code_computes_nothing(tmp_path):
     assert toy_cells.begun(outcome.cell) == 0
 
 
-def test_the_code_version_is_that_of_what_computes(tmp_path):
-    computing = ("joints.py", "learning/fit.py", "deploy/kernels/chain.c")
-    drawing = ("figures.py", "report/page.py", "cli/main.py", "view/page.py")
-
-    def of(changed: str = "", text: str = "") -> str:
-        root = tmp_path / f"{changed.replace('/', '-')}-{len(text)}"
-        for name in (*computing, *drawing):
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).write_text(text if name == changed else "x = 1\n")
-        return code_version(root)
-
-    same = of()
-    for without_influence in drawing:
-        assert of(without_influence, "x = 2\n") == same
-    for with_influence in computing:
-        assert of(with_influence, "x = 2\n") != same
-
-
 def test_a_library_without_metadata_has_an_unknown_version(tmp_path, monkeypatch):
     monkeypatch.setattr(grid, "LIBRARIES", ("numpy", "delan-from-its-sources"))
     monkeypatch.setattr(grid, "limit_threads", lambda: None)
+    item = cell(tmp_path)
     answer = grid._compute(
-        grid._Task("tests.support.toy_cells:run", cell(tmp_path), code_version())
+        grid._Task("tests.support.toy_cells:run", item, code_version(item.experiment))
     )
     assert answer.error is None
     assert answer.versions["delan-from-its-sources"] == "unknown"
@@ -304,7 +288,7 @@ DAMAGED = {
     "other bytes": bytes(range(256)),
     "too deep": b"[" * 100_000,
     "another cell": json.dumps(
-        {"cell": {"seed": 1}, "result": {}, "code": code_version(), "seconds": 1.0, "versions": {}}
+        {"cell": {"seed": 1}, "result": {}, "code": "", "seconds": 1.0, "versions": {}}
     ).encode(),
     "no result": b'{"cell": null, "result": 3, "code": "", "seconds": "long", "versions": {}}',
 }

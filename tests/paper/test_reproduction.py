@@ -23,6 +23,7 @@ from delan.paper import reproduction
 from delan.paper.backends import Backend
 from delan.paper.cells import Cell, Drawn, Experiment, Results, Size, Store, Stored
 from delan.paper.claims import bootstrap_interval
+from delan.paper.code_version import code_version
 from delan.paper.comparison import pooled, seed_statistics
 from delan.paper.grid import GridProgress, Outcome
 from delan.paper.reproduction import (
@@ -52,7 +53,7 @@ def stored(
                     Stored(
                         cell,
                         json.loads(json.dumps(toy.run_cell(cell))),
-                        store.code,
+                        store.code_of(experiment.name),
                         2.0,
                         {"jax": "0.10"},
                     )
@@ -122,7 +123,7 @@ def test_the_page_needs_no_other_file(computed):
     assert "Few letters &amp; many" in text
     assert "Error &lt;b&gt;against&lt;/b&gt;" in text
     assert "<i>" not in text
-    assert computed.code in text
+    assert code_version("slope") in text
     assert all(f"{name} {some[0]}" in text for name, some in computed.versions.items())
     assert {"delan", "jax", "numpy", "python"} <= computed.versions.keys()
 
@@ -160,7 +161,7 @@ def test_claims_are_a_list_for_scripts(computed):
 def test_the_provenance_of_each_experiment_is_beside_its_claims(computed):
     text = (computed.settings.out / "run.json").read_text()
     slope = json.loads(text)["slope"]
-    assert slope["codes"] == [computed.code]
+    assert slope["codes"] == [code_version("slope")]
     assert (slope["cells"], slope["seeds"], slope["missing"], slope["failed"]) == (18, 3, 0, 0)
     assert slope["versions"]["numpy"] == [np.__version__]
     assert slope["figures"].keys() == {"slope"}

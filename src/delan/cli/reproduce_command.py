@@ -143,9 +143,9 @@ def reproduce(*, request: ReproduceRequest) -> None:
 
 def _require_data(path: Path) -> None:
     """Refuse data that no experiment reads: without this, a slip shows only after the grid."""
-    from ..paper import offline_cosines, published_data
+    from ..paper import physical_wam, published_data
 
-    names = (published_data.FILE, offline_cosines.REAL_FILE)
+    names = (published_data.FILE, physical_wam.FILE)
     if path.is_dir():
         known = any((path / name).exists() for name in names)
         problem = "contains neither"

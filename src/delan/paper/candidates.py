@@ -1,6 +1,6 @@
 """Candidates for the training of networks, the choices among them, and how models are fitted."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -126,10 +126,22 @@ def split_by_pieces(dataset: Dataset) -> Split:
     return Split((Fold(~held_out, held_out),))
 
 
+def split_not_at_all(dataset: Dataset) -> Split:
+    """Return the split that trains on every sample and validates on the same ones."""
+    every = np.ones(len(dataset), dtype=bool)
+    return Split((Fold(every, every),))
+
+
 def train(
-    model: str, dataset: Dataset, choice: TrainingChoice, *, seed: int, friction: bool = False
+    model: str,
+    dataset: Dataset,
+    choice: TrainingChoice,
+    *,
+    seed: int,
+    friction: bool = False,
+    split: Callable[[Dataset], Split] = split_by_pieces,
 ) -> TrainingResult:
-    """Train a network; the weights with the lowest error on the validation pieces are kept."""
+    """Train a network; the weights with the lowest error on the validation samples are kept."""
     network = FeedForwardSettings(width=choice.width)
     if model == "delan":
         network = LagrangianNetworkSettings(width=choice.width)
@@ -142,7 +154,7 @@ def train(
         objective=Objective(weight_decay=choice.weight_decay),
         descent=DescentSettings(learning_rate=choice.learning_rate),
     )
-    return _fit(dataset, network, settings, seed=seed, friction=friction)
+    return _fit(dataset, network, settings, seed=seed, friction=friction, split=split)
 
 
 def _epochs_of_adam(dataset: Dataset) -> int:
@@ -158,11 +170,17 @@ def _as_in_the_paper(name: str, dataset: Dataset, *, seed: int) -> InverseDynami
 
 
 def _fit(
-    dataset: Dataset, model: ModelChoice, settings: TrainingSettings, *, seed: int, friction: bool
+    dataset: Dataset,
+    model: ModelChoice,
+    settings: TrainingSettings,
+    *,
+    seed: int,
+    friction: bool,
+    split: Callable[[Dataset], Split] = split_by_pieces,
 ) -> TrainingResult:
     head = FRICTION if friction else None
     study = Study.of(dataset, settings, friction=head, key=jax.random.key(seed))
-    return fit_model(replace(study, split=split_by_pieces(dataset)), model)
+    return fit_model(replace(study, split=split(dataset)), model)
 
 
 def best_of(
@@ -187,13 +205,15 @@ def fitted(
     """Fit the model of this name.
 
     A name may end in `-friction`; that of a network in `-adam`, for Adam in place of the choice for
-    such data, or in `-paper`, for the preset of that name. `believed` is the arm that models with
-    given kinematics use.
+    such data, in `-unstopped`, for Adam to the end with no validation samples, or in `-paper`, for
+    the preset of that name. `believed` is the arm that models with given kinematics use.
     """
     name, _, extra = model.partition("-")
     friction = extra == "friction"
     if extra == "paper":
         return _as_in_the_paper(name, dataset, seed=seed)
+    if extra == "unstopped":
+        return train(name, dataset, BY_ADAM, seed=seed, split=split_not_at_all).model
     if name in ("delan", "feedforward"):
         choice = BY_ADAM if extra == "adam" else CHOSEN[task, kind, name]
         return train(name, dataset, choice, seed=seed, friction=friction).model

@@ -3,8 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -16,6 +15,7 @@ from ..errors import SettingsError
 from ..motions.alphabet import OWN
 from ..storage import write_whole
 from .claims import Claim
+from .code_version import code_version
 
 Setting = float | int | str
 # The result of a cell: numbers, strings, lists and dicts of them, as JSON can hold them.
@@ -176,25 +176,6 @@ class Experiment:
         return [claim for claim in self.claims(results) if claim is not None]
 
 
-ROOT = Path(__file__).parents[1]
-# Subpackages that compute nothing: after a change there, stored cells remain valid.
-WITHOUT_INFLUENCE = ("report", "cli", "view", "figures.py")
-
-
-@cache
-def code_version(root: Path = ROOT) -> str:
-    """Return a hash of the sources that the numbers of a cell can depend on."""
-    digest = hashlib.sha256()
-    sources = (path for path in root.rglob("*") if path.suffix in (".py", ".c"))
-    for path in sorted(sources, key=lambda path: path.relative_to(root).as_posix()):
-        relative = path.relative_to(root)
-        if relative.parts[0] not in WITHOUT_INFLUENCE:
-            # As text, so that other line endings on another system give the same hash.
-            text = path.read_text(encoding="utf-8")
-            digest.update(f"{relative.as_posix()}\0{text}\0".encode())
-    return digest.hexdigest()[:16]
-
-
 class Stored(NamedTuple):
     """A finished cell, the code and library versions that computed it, and the time it took."""
 
@@ -214,11 +195,16 @@ class Store:
     A damaged file counts as missing and is replaced when the cell is computed again.
 
     Attributes:
-        code: version of the code that computes cells now; cells of other code are not used.
+        code: version of the code that computes cells now; cells of other code are not used. None
+            for the version that belongs to the experiment of a cell.
     """
 
     folder: Path
-    code: str = field(default_factory=code_version)
+    code: str | None = None
+
+    def code_of(self, experiment: str) -> str:
+        """Return the version of the code that computes the cells of an experiment now."""
+        return self.code or code_version(experiment)
 
     def path(self, cell: Cell) -> Path:
         return self.folder / cell.experiment / f"{cell.key}.json"
@@ -233,7 +219,7 @@ class Store:
             valid = fields["cell"] == cell.as_dict() and isinstance(stored.result, dict)
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
-        if not valid or (stored.code != self.code and not any_code):
+        if not valid or (stored.code != self.code_of(cell.experiment) and not any_code):
             return None
         return stored
 

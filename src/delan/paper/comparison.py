@@ -44,6 +44,10 @@ STYLES: dict[str, PlotStyle] = {
     "delan-adam": PlotStyle("DeLaN, Adam", "#56b4e9", "o"),
     "feedforward-paper": PlotStyle("feed-forward network, preset paper", "#f0c070", "s"),
     "delan-paper": PlotStyle("DeLaN, preset paper", "#a8d8f5", "o"),
+    "feedforward-unstopped": PlotStyle(
+        "feed-forward network, no validation", "#8c4000", "s", ours=True
+    ),
+    "delan-unstopped": PlotStyle("DeLaN, no validation", "#00456e", "o", ours=True),
     "none": PlotStyle("PD alone", "#8a94a0", "x"),
     "chain": PlotStyle("chain (not in the paper)", "#b03a78", "D", ours=True),
     "delan-friction": PlotStyle("DeLaN + friction (not in the paper)", "#56b4e9", "p", ours=True),
@@ -158,13 +162,16 @@ def beyond_training(rows: Results) -> Results:
 
 
 def by_speed(results: Results) -> Results:
-    """Return a row per test speed with its error as `test`; cells without speeds are left out."""
+    """Return a row per test speed with its error as `test`, and those of the parts if known.
+
+    Cells without speeds are left out.
+    """
     rows = []
     for cell, result in results.rows:
         for speed, error in result.get("errors", {}).items():
             setting = {"robot": cell["robot"], "speed": float(speed)}
             row = Cell.of(cell.experiment, cell.model, seed=cell.seed, **setting)
-            rows.append((row, {"test": error}))
+            rows.append((row, {"test": error, "parts": result.get("parts", {}).get(speed, {})}))
     return Results(rows)
 
 

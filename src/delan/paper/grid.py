@@ -26,7 +26,8 @@ from threadpoolctl import threadpool_limits
 
 from ..errors import SettingsError
 from .backends import Backend, Workers, open_workers
-from .cells import Cell, Result, Store, Stored, code_version
+from .cells import Cell, Result, Store, Stored
+from .code_version import code_version
 
 LIBRARIES = ("delan", "jax", "jaxlib", "numpy", "scipy", "mujoco", "pin")
 TRACEBACK_FRAMES = 3
@@ -108,7 +109,7 @@ def run_grid(
         with open_workers(backend or Backend(), _compute) as workers:
             report.workers = workers.size
             report.send()
-            tasks = [_Task(work_name, cell, store.code) for cell in waiting]
+            tasks = [_Task(work_name, cell, store.code_of(cell.experiment)) for cell in waiting]
             for task, future in _completed(tasks, workers, stop, report.started):
                 outcome = _received(task.cell, future, store)
                 outcomes[outcome.cell.key] = outcome
@@ -154,10 +155,11 @@ def _compute(task: _Task) -> _Answer:
     began = time.perf_counter()
     text = None
     error = None
+    code = code_version(task.cell.experiment)
     try:
-        if task.code != code_version():
+        if task.code != code:
             raise SettingsError(
-                f"the worker runs other code ({code_version()}) than the grid ({task.code}); "
+                f"the worker runs other code ({code}) than the grid ({task.code}); "
                 "install the same delan there"
             )
         work = _imported(task.work_name)
@@ -172,7 +174,7 @@ def _compute(task: _Task) -> _Answer:
     versions = {"python": platform.python_version()}
     for library in LIBRARIES:
         versions[library] = _version(library)
-    return _Answer(text, error, time.perf_counter() - began, code_version(), versions)
+    return _Answer(text, error, time.perf_counter() - began, code, versions)
 
 
 def forget_programs(most: int = MOST_MAPS) -> None:

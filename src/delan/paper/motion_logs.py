@@ -18,7 +18,7 @@ from ..online.controller import Direct
 from ..online.loop import run_loop
 from ..online.rig import Rig
 from ..robots.arms import TWO_LINK, WRITING, letter_motion
-from ..robots.cable_drive import CableDrivenRobot
+from ..robots.cable_drive import CableDrivenRobot, CableSettings
 from ..robots.description import Arm
 from ..robots.robot import low_gains
 from ..robots.tolerances import produced
@@ -80,14 +80,22 @@ def cosine_motion(limits: JointLimits, seed: int, speed: float, dt: float) -> Tr
     return cosines(limits, key=jax.random.key(seed), share=SHARE).at_speed(speed).sample(dt)
 
 
-def cable_log(arm: Arm, believed: Arm, seeds: Sequence[int], *, speed: float = 1.0) -> Dataset:
+def cable_log(
+    arm: Arm,
+    believed: Arm,
+    seeds: Sequence[int],
+    *,
+    speed: float = 1.0,
+    drive: CableSettings | None = None,
+    tolerances: bool = True,
+) -> Dataset:
     """Return the filtered encoder log of a cable-driven arm on cosine motions.
 
-    Its controller uses the inverse dynamics of the arm `believed`.
+    Its controller uses the inverse dynamics of the arm `believed`. With `tolerances` every seed of
+    an experiment has an arm of its own; without, its joints are where the drawing has them.
     """
     model = Direct(RigidBody.from_urdf(believed.urdf()))
-    # Every seed of an experiment has an arm of its own.
-    robot = CableDrivenRobot(produced(arm, seed=seeds[0]))
+    robot = CableDrivenRobot(produced(arm, seed=seeds[0]) if tolerances else arm, drive)
     rig = Rig(robot, low_gains(arm), model)
     motions = [cosine_motion(arm.limits, seed, speed, ENCODER_PERIOD) for seed in seeds]
     run = run_loop(rig, motions, SteppedClock())

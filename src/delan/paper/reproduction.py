@@ -12,6 +12,7 @@ import joblib
 
 from ..errors import SettingsError
 from . import (
+    cause_claims,
     learning_budget,
     noise,
     offline_cosines,
@@ -37,6 +38,7 @@ _MODULES = (
     published_data,
     tuning,
     learning_budget,
+    cause_claims,
 )
 EXPERIMENTS: dict[str, Experiment] = {
     module.EXPERIMENT.name: module.EXPERIMENT for module in _MODULES
@@ -85,6 +87,7 @@ class ExperimentResult:
         missing: number of cells without an outcome.
         problems: sentences that say why figures or claims are missing.
         stored: the cells that did not fail, with the versions that computed them.
+        code: version of the code that would compute the cells now.
     """
 
     experiment: Experiment
@@ -94,6 +97,7 @@ class ExperimentResult:
     claims: tuple[Claim, ...]
     problems: tuple[str, ...]
     stored: tuple[Stored, ...]
+    code: str
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -121,7 +125,6 @@ class Reproduction:
     Attributes:
         known: number of experiments that exist.
         seconds: time from the start to the last figure.
-        code: version of the code that drew the figures.
         codes: versions of the code that computed the cells.
         versions: of the libraries that the cells were computed with.
     """
@@ -130,7 +133,6 @@ class Reproduction:
     experiments: tuple[ExperimentResult, ...]
     known: int
     seconds: float
-    code: str
     codes: tuple[str, ...]
     versions: Mapping[str, tuple[str, ...]]
 
@@ -236,14 +238,14 @@ def reproduce(
     entries = {entry.cell.key: entry for entry in _stored(all_cells, store)}
     results = []
     for experiment in chosen:
-        results.append(_judged(experiment, cells[experiment.name], by_key, entries))
+        code = store.code_of(experiment.name)
+        results.append(_judged(experiment, cells[experiment.name], by_key, entries, code))
     stored = [entry for result in results for entry in result.stored]
     return Reproduction(
         settings=settings,
         experiments=tuple(results),
         known=len(experiments),
         seconds=time.monotonic() - began,
-        code=store.code,
         codes=_codes(stored),
         versions=_versions(stored),
     )
@@ -294,6 +296,7 @@ def _judged(
     cells: Sequence[Cell],
     outcomes_by_key: Mapping[str, Outcome],
     entries_by_key: Mapping[str, Stored],
+    code: str,
 ) -> ExperimentResult:
     """Draw and judge an experiment; an exception there becomes one of its problems."""
     outcomes = tuple(outcomes_by_key[cell.key] for cell in cells if cell.key in outcomes_by_key)
@@ -320,7 +323,14 @@ def _judged(
             problems.append(f"The claims could not be judged: {_on_one_line(error)}.")
     missing = len(cells) - len(outcomes)
     return ExperimentResult(
-        experiment, outcomes, missing, figures, tuple(claims), tuple(problems), tuple(stored)
+        experiment=experiment,
+        outcomes=outcomes,
+        missing=missing,
+        figures=figures,
+        claims=tuple(claims),
+        problems=tuple(problems),
+        stored=tuple(stored),
+        code=code,
     )
 
 

@@ -205,12 +205,12 @@ def _notices(reproduction: Reproduction) -> Iterator[dict[str, str | None]]:
             cells = f"{result.missing} of {plural(result.missing + done, 'cell')}"
             text = f"{title}: {cells} missing; they failed or were not computed yet."
             yield {"text": text, "section": name}
-    if any(code != reproduction.code for code in reproduction.codes):
-        text = (
-            f"The cells were computed by code {', '.join(reproduction.codes)}; the figures were "
-            f"drawn by code {reproduction.code}."
-        )
-        yield {"text": text, "section": None}
+        if set(result.codes) - {result.code}:
+            text = (
+                f"{title}: the cells were computed by code {', '.join(result.codes)}; the present "
+                f"code is {result.code}."
+            )
+            yield {"text": text, "section": name}
 
 
 def _section(result: ExperimentResult, images: Mapping[tuple[str, str], str]) -> dict[str, Any]:
@@ -344,7 +344,7 @@ def _facts(reproduction: Reproduction) -> dict[str, str]:
     elif settings.workers is not None:
         facts["computed by"] += f", {plural(settings.workers, 'worker')}"
     facts["this run"] = time_in_words(reproduction.seconds)
-    facts["code"] = ", ".join(reproduction.codes) or reproduction.code
+    facts["code"] = ", ".join(reproduction.codes) or "none: there are no cells"
     versions = []
     for library, numbers in reproduction.versions.items():
         versions.append(f"{library} {' and '.join(numbers)}")
