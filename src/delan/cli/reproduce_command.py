@@ -38,7 +38,8 @@ class ReproduceRequest:
         None,
         metavar="EXPERIMENT",
         help="torque-components, offline-letters, online-letters, online-cosines, "
-        "offline-cosines, noise, published-data, tuning or learning-budget; default: all.",
+        "offline-cosines, noise, published-data, tuning, learning-budget, error-growth or causes; "
+        "default: all.",
         show_default=False,
     )
     quick: bool = option(False, "--quick", help="A small grid with few seeds: minutes.")

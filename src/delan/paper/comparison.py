@@ -162,16 +162,13 @@ def beyond_training(rows: Results) -> Results:
 
 
 def by_speed(results: Results) -> Results:
-    """Return a row per test speed with its error as `test`, and those of the parts if known.
-
-    Cells without speeds are left out.
-    """
+    """Return a row per test speed with its error as `test`; cells without speeds are left out."""
     rows = []
     for cell, result in results.rows:
         for speed, error in result.get("errors", {}).items():
             setting = {"robot": cell["robot"], "speed": float(speed)}
             row = Cell.of(cell.experiment, cell.model, seed=cell.seed, **setting)
-            rows.append((row, {"test": error, "parts": result.get("parts", {}).get(speed, {})}))
+            rows.append((row, {"test": error}))
     return Results(rows)
 
 

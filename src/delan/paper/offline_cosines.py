@@ -35,8 +35,6 @@ from .physical_wam import FILE, filtered_log
 NAME = "offline-cosines"
 WHERE = "Fig. 8"
 APPENDIX = "Appendix A, Fig. 8"
-OURS = "not in the paper"
-PARTS = ("inertial", "coriolis", "gravity")
 ROBOTS = {"wam4": "WAM, rigid", "wam4-cable": "WAM, cable drives"}
 MODELS = ("identified", "feedforward", "delan", "newton-euler", "chain")
 # Models with friction, on an arm that has friction.
@@ -106,14 +104,12 @@ def run(cell: Cell) -> Result:
     )
     errors = {}
     nmse = {}
-    parts = {}
     for speed in map(float, cell["speeds"].split(",")):
         log = _log(cell["robot"], cell.seed, speed)
-        scores = evaluate(model, log, rollouts=False)
-        errors[f"{speed:g}"] = scores.torque.mse_sum
-        nmse[f"{speed:g}"] = scores.torque.nmse_mean
-        parts[f"{speed:g}"] = {part: error.mse_sum for part, error in scores.components.items()}
-    return {"errors": errors, "nmse": nmse, "parts": parts}
+        torque = evaluate(model, log, rollouts=False).torque
+        errors[f"{speed:g}"] = torque.mse_sum
+        nmse[f"{speed:g}"] = torque.nmse_mean
+    return {"errors": errors, "nmse": nmse}
 
 
 @cache
@@ -159,41 +155,10 @@ def draw(results: Results) -> Mapping[str, Drawn]:
         "from the simulated arm's. Median and 5th to 95th percentile over seeds."
     )
     drawn = {NAME: Drawn(figure, caption)}
-    parts = results.of("delan", robot="wam4")
-    if any(row.get("parts") for _, row in parts.rows):
-        drawn[f"{NAME}-parts"] = _parts(parts)
     real = results.of(robot="real")
     if len(real):
         drawn[f"{NAME}-real"] = _real(real)
     return drawn
-
-
-def _parts(results: Results) -> Drawn:
-    """Draw the error of the summed torque and of each part over the speed."""
-    styles = {"torque": "#1f2933", "inertial": "#0072b2", "coriolis": "#d55e00"}
-    styles["gravity"] = "#009e73"
-    with drawing(4.8, 3.4) as figure:
-        axes = figure.subplots()
-        for part, colour in styles.items():
-            curves = []
-            for _, row in results.rows:
-                torque = row["errors"]
-                curves.append(
-                    [torque[x] if part == "torque" else row["parts"][x][part] for x in torque]
-                )
-            speeds = [float(x) for x in results.rows[0][1]["errors"]]
-            axes.plot(speeds, np.array(curves).T, color=colour, alpha=0.3, linewidth=0.8)
-            axes.plot(speeds, np.median(curves, axis=0), color=colour, label=part)
-        axes.set_yscale("log")
-        axes.set_xlabel("speed, times that of training")
-        axes.set_ylabel("Σ MSE of the network [N² m²]")
-        axes.grid(axis="y")
-        legend_below(figure, columns=4)
-    caption = (
-        "The network's error on the rigid WAM: of the summed torque, which it was trained on, and "
-        "of each part. Pale: seeds; strong: their median."
-    )
-    return Drawn(figure, caption)
 
 
 def _real(results: Results) -> Drawn:
@@ -283,42 +248,8 @@ def _on_the_fast_rigid_arm(rows: Results) -> list[Claim | None]:
             what="torque error at 2× over that at 1×",
             remark=(
                 "At 1× the errors of the parts cancel in the torque that was learned, at 2× less. "
-                "The parts themselves are judged among the claims of this package"
+                "The parts themselves are judged in the experiment `error-growth`"
             ),
-        ),
-        *_growth_of_parts(rows),
-    ]
-
-
-def _growth_of_parts(rows: Results) -> list[Claim | None]:
-    """Judge the errors of the parts of the torque, which cannot cancel each other."""
-    factors = {}
-    for part in PARTS:
-        by_speed = []
-        for speed in (SLOW, FAST):
-            known = rows.of("delan", speed=speed).rows
-            by_speed.append({cell.seed: row["parts"][part] for cell, row in known if row["parts"]})
-        first, last = by_speed
-        shared = sorted(first.keys() & last.keys())
-        factors[part] = np.array([last[seed] / first[seed] for seed in shared])
-    gravity = factors.pop("gravity")
-    return [
-        compared(
-            "Simulated WAM: the network's errors in the inertial and in the Coriolis part grow "
-            "with the square of the speed.",
-            OURS,
-            factors,
-            SQUARE,
-            what="error of the part at 2× over that at 1×",
-            ours=True,
-        ),
-        compared(
-            "Simulated WAM: the network's error in gravity does not grow with the speed.",
-            OURS,
-            {"": gravity},
-            SAME,
-            what="error at 2× over that at 1×",
-            ours=True,
         ),
     ]
 

@@ -13,6 +13,7 @@ import joblib
 from ..errors import SettingsError
 from . import (
     cause_claims,
+    error_growth,
     learning_budget,
     noise,
     offline_cosines,
@@ -38,6 +39,7 @@ _MODULES = (
     published_data,
     tuning,
     learning_budget,
+    error_growth,
     cause_claims,
 )
 EXPERIMENTS: dict[str, Experiment] = {
