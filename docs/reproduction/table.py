@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from delan.paper.cells import code_version
+from delan.paper.code_version import code_version
 from delan.report.reproduction_page import MARKS, time_in_words
 
 HERE = Path(__file__).parent
@@ -74,7 +74,7 @@ def section(run: str) -> str:
     rows = []
     for name, facts in experiments.items():
         letters = facts["letters"] if "letters" in name or name == "torque-components" else ""
-        codes = ", ".join(f"`{code}`" for code in facts["codes"])
+        codes = ", ".join(f"`{code}`" for code in facts["codes"]) + anew(facts)
         cost = time_in_words(facts["core_seconds"])
         cells = facts["cells"]
         if facts["missing"]:
@@ -92,6 +92,17 @@ def section(run: str) -> str:
         for figure, caption in facts["figures"].items():
             parts.append(f"![{figure}, {run} run](reproduction/{run}/{figure}.png)\n\n{caption}")
     return "\n\n".join(part for part in parts if part)
+
+
+def anew(facts: dict[str, Any]) -> str:
+    """Return what `stored_cells.py compare` found: whether later code gives the same numbers."""
+    same = facts.get("same")
+    if same is None:
+        return ""
+    return (
+        f"; with `{same['code']}`, {same['cells']} cells again: {same['equal']} of "
+        f"{same['numbers']} numbers are the same"
+    )
 
 
 def counted(claims: list[dict[str, Any]]) -> str:
@@ -145,11 +156,15 @@ def main(run: str | None = None, results: str | None = None) -> None:
     if run is not None and results is not None:
         store(run, Path(results))
     PAGE.write_text(page())
-    present = code_version()
     for name in RUNS:
         for experiment, facts in read(HERE / name / "run.json", {}).items():
-            same = "the present code" if facts["codes"] == [present] else "other code"
-            print(f"{name}, {experiment}: {same}")
+            present = code_version(experiment)
+            word = "other code"
+            if facts["codes"] == [present]:
+                word = "the present code"
+            elif facts.get("same", {}).get("code") == present:
+                word = "other code, with the numbers of the present code where it was run again"
+            print(f"{name}, {experiment}: {word}")
 
 
 if __name__ == "__main__":

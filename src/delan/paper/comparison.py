@@ -15,7 +15,7 @@ from .claims import bootstrap_interval, interquartile_mean
 # Speed of the training motions of experiments with cosines, and the fastest test, as factors.
 SLOW = 1.0
 FAST = 2.0
-# Smaller errors are rounding; they are drawn here, so that the others keep their room.
+# Smaller errors are rounding. They are drawn a decade below the others, which so keep their room.
 EXACT = 1e-12
 
 
@@ -105,22 +105,26 @@ def draw_curves(
     axes: Axes, results: Results, field: str, over: str, *, models: Iterable[str]
 ) -> None:
     """Draw the median of a field and its 5th to 95th percentile over a setting, by model."""
+    curves_of = {}
     for model in models:
         mine = results.of(model)
-        style = STYLES[model]
         points = []
         for value in mine.settings(over):
             statistics = seed_statistics(mine.of(**{over: value}).values(field))
             if statistics is not None:
                 points.append((value, statistics.median, statistics.low, statistics.high))
-        if not points:
-            continue
-        x, *curves = np.array(points, dtype=float).T
-        median, low, high = np.maximum(curves, EXACT)
+        if points:
+            curves_of[model] = np.array(points, dtype=float).T
+    others = [low[low > EXACT] for _, _, low, _ in curves_of.values()]
+    others = [low.min() for low in others if len(low)]
+    floor = min(others) / 10 if others else EXACT
+    for model, (x, *curves) in curves_of.items():
+        style = STYLES[model]
+        median, low, high = np.where(np.array(curves) > EXACT, curves, floor)
         if (curves[0] < EXACT).any():
             axes.annotate(
                 "exact",
-                (x[-1], EXACT),
+                (x[-1], floor),
                 (0, 3),
                 textcoords="offset points",
                 ha="right",

@@ -81,7 +81,7 @@ def run(cell: Cell) -> Result:
 
 def draw(results: Results) -> Mapping[str, Drawn]:
     with drawing(10.4, 3.9) as figure:
-        axes = figure.subplots(1, 3, sharey=True)
+        axes = figure.subplots(1, 3)
         fields = ("train_noisy", "train", "test")
         titles = ("training letters, noisy", "training letters, clean", "unseen letters")
         for panel, field, title in zip(axes, fields, titles, strict=True):

@@ -213,11 +213,11 @@ def _curves(results: Results) -> Drawn:
 
 
 def _boxes(results: Results) -> Drawn:
-    counts = results.of("delan").settings("letters") or [ENOUGH]
+    counts = results.of("delan-adam").settings("letters") or [ENOUGH]
     with drawing(10.0, 2.1 * len(counts) + 0.5) as figure:
         grid = figure.subplots(len(counts), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
         for axes, n in zip(grid, counts, strict=True):
-            for shift, model in ((-0.18, "delan"), (0.18, "feedforward")):
+            for shift, model in ((-0.18, "delan-adam"), (0.18, "feedforward-adam")):
                 style = STYLES[model]
                 boxes = axes.boxplot(
                     _unseen_errors(results.of(model, letters=n)),
@@ -238,7 +238,7 @@ def _boxes(results: Results) -> Drawn:
         legend_below(figure)
     caption = (
         "The same, letter by letter; each box over the seeds in which the letter was not a "
-        "training letter. Rows: numbers of training letters."
+        "training letter, learned by Adam as in the paper. Rows: numbers of training letters."
     )
     return Drawn(figure, caption)
 
