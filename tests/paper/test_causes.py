@@ -143,8 +143,14 @@ def test_friction_and_the_exact_model_are_judged_online():
                     found.append((cell, {"errors": by_speed}))
         return found
 
-    assert verdict(online_cosines, made(0.5, 1.0), "with friction terms") == "yes"
-    assert verdict(online_cosines, made(1.5, 1.0), "with friction terms") == "partly"
+    assert (
+        verdict(online_cosines, made(0.5, 1.0), "with friction terms the network tracks the")
+        == "yes"
+    )
+    assert (
+        verdict(online_cosines, made(1.5, 1.0), "with friction terms the network tracks the")
+        == "partly"
+    )
     assert verdict(online_cosines, made(0.5, 1.0), "exact analytic model does") == "yes"
     assert verdict(online_cosines, made(0.5, 0.1), "exact analytic model does") == "no"
 
