@@ -8,11 +8,14 @@ from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 import typer.main
 
 import delan
 from delan.cli.main import app
+from delan.paper.cells import Cell, Store, Stored
+from delan.paper.claims import linear_interval, log_interval
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -104,6 +107,44 @@ def test_the_page_shows_the_runs_as_they_are_stored():
     for run in TABLE.RUNS:
         stored = json.loads((ROOT / "docs" / "reproduction" / run / "claims.json").read_text())
         assert all(claim["measured"] in text for claim in stored)
+
+
+STORED = script(ROOT / "docs" / "reproduction" / "stored_cells.py")
+
+
+def test_cells_of_a_run_can_be_taken_up_again_with_files_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.setattr(STORED, "HERE", tmp_path / "docs")
+    (tmp_path / "docs" / "usual").mkdir(parents=True)
+    here = {"letters": "uci=/here/letters.npz", "data": "/here/data"}
+    there = {"letters": "uci=there.npz", "data": "there"}
+
+    def cells(letters: str, data: str) -> list[Cell]:
+        return [
+            Cell.of("offline-letters", "delan", seed=1, letters=4, alphabet=letters),
+            Cell.of("offline-cosines", "delan", seed=0, robot="real", file=f"{data}/wam.npz"),
+            Cell.of("noise", "delan", seed=2, variance=1e-4),
+        ]
+
+    before = Store(tmp_path / "before" / "cells", code="a1")
+    for number, cell in enumerate(cells(**here)):
+        before.put(Stored(cell, {"test": number / 3}, "a1", 2.0, {"jax": "0"}))
+    STORED.pack("usual", tmp_path / "before")
+    assert "here" not in (tmp_path / "docs" / "usual" / "cells.json").read_text()
+    STORED.unpack("usual", tmp_path / "after", **there)
+    after = Store(tmp_path / "after" / "cells", code="a1")
+    for number, cell in enumerate(cells(**there)):
+        stored = after.get(cell)
+        assert stored is not None
+        assert stored.result == {"test": number / 3}
+
+
+def test_a_number_of_one_seed_is_looked_for_in_the_interval_of_three():
+    seeds = [1.0, 3.0, 1.3]
+    interval = list(linear_interval(np.array(seeds)))
+    assert all(STORED._among(seed, interval) for seed in seeds)
+    geometric = list(log_interval(np.array(seeds)))
+    assert all(STORED._among(seed, geometric) for seed in seeds)
+    assert not STORED._among(1.300001, geometric)
 
 
 def test_a_run_is_stored_with_the_code_of_each_experiment(tmp_path, monkeypatch):
