@@ -87,7 +87,8 @@ def _over(results: Results, name: str, one: Setting, other: Setting) -> np.ndarr
     """Return the stray at one value of a setting over that at another, by seed."""
     both = []
     for value in (one, other):
-        both.append({cell.seed: row["stray"] for cell, row in results.of(**{name: value}).rows})
+        mine = results.of(None, **{name: value})
+        both.append({cell.seed: row["stray"] for cell, row in mine.rows})
     first, last = both
     return np.array([first[seed] / last[seed] for seed in sorted(first.keys() & last.keys())])
 
@@ -150,10 +151,17 @@ def _draw_cables(results: Results) -> Drawn:
                 for place, arm in enumerate(ARMS):
                     values = results.of(model, arm=arm).values(field)
                     y = np.full(len(values), place + 0.22 * (shift - 1))
-                    (marks,) = axes.plot(
-                        values, y, style.marker, color=style.colour, alpha=0.7, markersize=5
+                    # A label that begins with an underscore is not shown.
+                    label = f"_{arm}" if place else style.label
+                    axes.plot(
+                        values,
+                        y,
+                        style.marker,
+                        color=style.colour,
+                        alpha=0.7,
+                        markersize=5,
+                        label=label,
                     )
-                marks.set_label(style.label)
             axes.set_xscale("log")
             axes.set_title(title, loc="left")
             axes.set_xlabel("Σ torque MSE [N² m²]")
