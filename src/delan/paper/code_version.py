@@ -4,7 +4,7 @@ It starts at the function `run` of the experiment and follows names and imports.
 follows definition by definition, so that a claim or a figure can change and stored cells remain
 valid; elsewhere a module counts as a whole, with all that it imports. Comments and docstrings do
 not count. What is imported by a name that is computed while the program runs is not seen: a test
-compares the list with the modules that a cell really loads.
+compares the list with the modules that a cell loads while it runs.
 """
 
 import ast
