@@ -1,6 +1,6 @@
 """Swing-up of robots with one joint without a motor, by a learned model, in MuJoCo.
 
-The learned energy and forward dynamics say how to pump; when the learned forward dynamics say that a linear-quadratic
+The learned energy and forward dynamics say how to pump; when the latter say that a linear-quadratic
 regulator would hold the robot upright, it does. `examples/cart_pole.py` is a shorter version.
 """
 

@@ -108,6 +108,8 @@ class Chain:
         chain = result.model.chain
         if chain is not None and chain.settings.coupling is not None:
             chosen["structure"] = list(chain.tree_joints.names)
+        if chain is not None and chain.settings.parents is not None:
+            chosen["parents"] = list(chain.settings.parents)
         entry = Entry(self.name, result.model, result.validation, 0.0, chosen, result, trial)
         if by_folds and accelerations == "filtered":
             entry = self._without_each_fold(entry, result, study)
