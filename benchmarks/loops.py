@@ -168,16 +168,16 @@ def main() -> None:
     parser.add_argument("names", nargs="*", default=[*UNDERACTUATED, *LOOPS])
     parser.add_argument("--data", type=Path, default=Path())
     arguments = parser.parse_args()
-    results = read_results("loops")
     for name in arguments.names:
         if name in UNDERACTUATED:
-            results[name] = unactuated(name)
+            row = unactuated(name)
         elif name in LOOPS:
-            results[name] = closed_loop(name)
+            row = closed_loop(name)
         else:
-            results["go2"] = legs(arguments.data)
-        print(name, results[name], flush=True)
-        write_results("loops", results)
+            row = legs(arguments.data)
+        print(name, row, flush=True)
+        # Read again: another row may have been measured meanwhile.
+        write_results("loops", read_results("loops") | {name: row})
 
 
 if __name__ == "__main__":

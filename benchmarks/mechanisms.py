@@ -392,13 +392,13 @@ ROWS = (*MECHANISMS, "serial", "limbs")
 
 
 def main(names: Sequence[str]) -> None:
-    results = read_results("mechanisms")
+    counts = {"serial": serial_row, "limbs": limbs_row}
     for name in names or ROWS:
-        counts = {"serial": serial_row, "limbs": limbs_row}
-        results[name] = counts[name]() if name in counts else mechanism_row(name)
-        print(name, results[name])
-        kept = {row: results[row] for row in ROWS if row in results}
-        write_results("mechanisms", kept)
+        row = counts[name]() if name in counts else mechanism_row(name)
+        print(name, row, flush=True)
+        # Read again: another row may have been measured meanwhile.
+        results = read_results("mechanisms") | {name: row}
+        write_results("mechanisms", {row: results[row] for row in ROWS if row in results})
 
 
 if __name__ == "__main__":
