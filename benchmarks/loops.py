@@ -44,7 +44,7 @@ SECONDS = 40.0
 TASKS = {
     "cart_pole": Task(0, 20.0, (0.0, np.pi), share=3.5, stiffness=35.0, damping=0.3),
     "furuta": Task(0, 1.5, (0.0, np.pi), share=0.0125, stiffness=4.4, damping=0.013),
-    "acrobot": Task(1, 15.0, (np.pi, 0.0), share=1.17, stiffness=5.0, damping=2.0),
+    "acrobot": Task(1, 15.0, (np.pi, 0.0), share=0.8, stiffness=5.0, damping=1.0),
 }
 LOOPS: dict[str, tuple[Callable[[], ClosedLoop], int]] = {
     "five_bar": (five_bar, 2000),

@@ -44,8 +44,9 @@ def pumping(model, task, q, qd):
     """Let V = ½ lack² + ½ share q̇² + ½ stiffness q² fall by damping q̇² (Fantoni, Lozano, 2000).
 
     q is the position of the motor's joint, and lack the energy above that of standing, which
-    changes by q̇ τ: the robot swings higher until it passes upright, with its motor at rest. The
-    share must exceed twice the energy of standing over the least gain.
+    changes by q̇ τ: the robot swings higher until it passes upright, with its motor at rest. If
+    the share is less than twice the energy of standing over the gain, the torque may reach its
+    limit on the way.
     """
     motor, upright = task.motor, jnp.array(task.upright)
     lack = model.energy(q, qd).total - model.energy(upright, jnp.zeros(2)).total

@@ -19,7 +19,6 @@ from .model_fit import FRESH, TrainingStart, fit_model, without_accelerations
 from .refit import Refit, cross_fit, known_fit
 from .structure_search import CLAIMED, EXACT, search_structure
 from .study import LEAST_SECONDS, NOTHING, CrossFit, Entry, Study, TrainingResult
-from .verdict import BETTER
 
 # Weight decays and widths that the networks are tried with, in this order. Real logs are small and
 # repetitive, so that networks need far stronger regularisation than usual.
@@ -198,12 +197,12 @@ class Network:
         assert best is not None
         if not study.stop.is_set() and "stopped" not in chosen:
             best = self._continued(best, study.within(_left(limit, began)), chosen)
-            after = study.within(_left(limit, began))
-            if self._may_be_exact(best, after):
-                exact = self._exactly(after)
-                if exact.error < best.error:
-                    best = exact
-                    chosen = {"optimizer": exact.optimizer}
+        rest = study.within(_left(limit, began))
+        if self._may_be_exact(best, rest):
+            exact = self._exactly(rest)
+            if exact.error < best.error:
+                best = exact
+                chosen = {"optimizer": exact.optimizer}
         took = time.perf_counter() - began
         cross = _seen_once(study, best.model)
         return Entry(self.name, best.model, best.validation, took, chosen, best, cross=cross)
@@ -217,8 +216,6 @@ class Network:
         def refit(part: Study) -> Model:
             if part.fold == study.fold:
                 return entry.model
-            if "optimizer" in chosen:
-                return self._exactly(part).model
             result = self._try(part, chosen["width"], chosen["weight_decay"])
             return self._continued(result, part, chosen).model
 
@@ -228,15 +225,17 @@ class Network:
     def _may_be_exact(self, result: TrainingResult, study: Study) -> bool:
         """Whether the second-order method is worth its time: for few joints that are no chain.
 
-        On clean logs it makes a network a thousand times more exact. Where a chain is as good, the
-        network would not take its place.
+        Signals without a filter are clean enough for it. There it makes a Lagrangian network a
+        thousand times more exact, so that one that is behind the chain so far may still win.
         """
         seconds = study.settings.seconds
         if study.stop.is_set() or (seconds is not None and seconds < LEAST_EXACT_SECONDS):
             return False
         known = study.training.samples
         small = known.dof <= SMALL_DOF and known.tau.size <= MOST_EXACT_TORQUES
-        return self.name == "delan" and small and result.error < BETTER * study.bar
+        clean = study.dataset.counted is None and study.settings.accelerations == "given"
+        near = result.error < HOPELESS_AT_FIRST * study.bar
+        return self.name == "delan" and small and clean and near
 
     def _exactly(self, study: Study) -> TrainingResult:
         """A small network, trained by the second-order method."""
