@@ -13,8 +13,8 @@ from benchmarks.mechanisms import Mechanism, Part, coupled_wrist, palletiser
 from delan.joints import Dataset, Joints
 from delan.learning.contenders import with_structure
 from delan.learning.model_fit import fit_model
-from delan.learning.ratios import coupling_gains, needed_ratios
 from delan.learning.scores import evaluate
+from delan.learning.structure_search import coupling_gains
 from delan.learning.study import Study
 from delan.models.chain_draft import ChainDraft
 from delan.models.friction import Friction, FrictionSettings
@@ -121,8 +121,9 @@ def test_a_plate_and_a_crank_without_mass_change_no_torque():
     )
 
 
-def coupled_problem(truth: Any) -> marquardt.Problem:
-    """The loss on a random motion whose torques are those of a chain."""
+def test_the_ratio_that_would_gain_most_is_that_of_the_coupled_joint():
+    plain = chain(Joints.revolute(3))
+    truth = ChainDraft.of(plain).coupled(2, 1, ratio=0.1).settled()
     motion = np.random.default_rng(0).normal(size=(3, 100, 3))
     tau = np.asarray(jax.vmap(truth.inverse_dynamics)(*jnp.asarray(motion)))
     dataset = Dataset(
@@ -132,36 +133,15 @@ def coupled_problem(truth: Any) -> marquardt.Problem:
         qdd=motion[2],
         tau=tau,
         trajectory=np.zeros(100, dtype=int),
-        joints=truth.joints,
+        joints=plain.joints,
         source="coupled",
     )
     scale = Scale.of(dataset, Objective()).untied()
-    return marquardt.Problem(Samples.of(dataset), scale, Objective())
-
-
-def test_the_ratio_that_would_gain_most_is_that_of_the_coupled_joint():
-    plain = chain(Joints.revolute(3))
-    truth = ChainDraft.of(plain).coupled(2, 1, ratio=0.1).settled()
+    problem = marquardt.Problem(Samples.of(dataset), scale, Objective())
     friction = Friction(plain.joints, FrictionSettings(("viscous",)))
-    gains = coupling_gains(Model(plain, friction), coupled_problem(truth))
+    gains = coupling_gains(Model(plain, friction), problem)
     assert np.unravel_index(np.argmax(gains), gains.shape) == (2, 1)
     assert (np.diag(gains) == 0).all()
-
-
-def test_of_all_ratios_that_are_learned_only_those_stay_that_the_log_needs():
-    plain = ChainDraft.of(chain(Joints.revolute(3)))
-    truth = plain.coupled(2, 1, ratio=0.5)
-    problem = coupled_problem(truth.settled())
-    # A little off in every place.
-    noise = 1e-4 * np.random.default_rng(1).standard_normal((3, 3))
-    everywhere = ~np.eye(3, dtype=bool)
-    loose = replace(truth, rows=truth.rows + noise * everywhere, free=everywhere)
-    friction = Friction(plain.joints, FrictionSettings(("viscous",)))
-    rows = needed_ratios(Model(loose.relaxed(), friction), problem, most=1e-4)
-    assert np.argwhere(rows != np.eye(3)).tolist() == [[2, 1]]
-    np.testing.assert_allclose(rows[2, 1], 0.5, atol=1e-2)
-    # With no loss to spare, all of them stay.
-    assert (needed_ratios(Model(loose.relaxed(), friction), problem, most=0.0) != 0).all()
 
 
 def test_the_truth_of_a_mechanism_is_its_tree_seen_from_the_coordinates():

@@ -28,11 +28,16 @@ from ..models.chain_draft import ChainDraft
 from ..models.friction import Friction, FrictionSettings
 from ..models.model import Model
 from ..solvers import marquardt
-from ..solvers.linearised import drive_torques, one_blas_thread
+from ..solvers.linearised import (
+    FlatModel,
+    drive_torques,
+    numpy_friction,
+    one_blas_thread,
+    without_friction,
+)
 from ..solvers.loss import Scale
 from ..solvers.plan import build, head, samples
 from ..solvers.stages import SAMPLES, StartsStage
-from .ratios import coupling_gains, needed_ratios
 from .study import StructureStep, Study
 
 # Samples that structures are tried on.
@@ -63,6 +68,9 @@ WHOLE = 0.03
 AS_GOOD = 1.05
 # An error at which nothing is left to explain.
 EXACT = 1e-9
+# Damping of the equations that the first-order gain of a ratio is computed from: the frames of a
+# chain are not determined, so that these equations are singular.
+LEAST_DAMPING = 1e-8
 
 
 class Structure(NamedTuple):
@@ -153,8 +161,6 @@ class _Search:
     def run(self) -> Structure:
         plain = self._tried(Model(_draft(self.model).relaxed(), self.friction))
         best = self._with_couplings(plain)
-        if best is not plain and best.loss > EXACT and not self.enough():
-            best = self._loosened(best)
         if self.parallelograms and best.loss > EXACT:
             best = self._with_parallelograms(best)
         claimed = best.improves(plain, CLAIMED)
@@ -206,21 +212,6 @@ class _Search:
         with ThreadPoolExecutor(TOGETHER) as pool:
             ends = list(pool.map(tried, places))
         return min(ends, key=lambda end: end[0])[1] if ends else None
-
-    def _loosened(self, best: _Tried) -> _Tried:
-        """Learn all ratios at once from the best ones, and keep those that the log needs.
-
-        One after the other, couplings of light joints may end in a set that none leads out of.
-        """
-        draft = _draft(best.model)
-        others = replace(draft, free=~np.eye(*draft.rows.shape, dtype=bool))
-        loose = self._tried(Model(others.relaxed(), best.model.friction))
-        if not loose.loss < WORTHWHILE * best.loss:
-            return best
-        rows = needed_ratios(loose.model, self.many, (AS_GOOD - 1) * loose.loss)
-        fewer = replace(_draft(loose.model), rows=rows, free=others.free & (rows != 0))
-        tried = self._rounded(self._tried(Model(fewer.relaxed(), loose.model.friction)))
-        return tried if self._is_kept(tried, best) else best
 
     def _rounded(self, tried: _Tried) -> _Tried:
         """The model with whole numbers for ratios that are near them, if it fits as well."""
@@ -360,6 +351,36 @@ class _Search:
 
         with ThreadPoolExecutor(TOGETHER) as pool:
             return np.array(list(pool.map(error, self.parts)))
+
+
+def coupling_gains(model: Model, problem: marquardt.Problem) -> Float[np.ndarray, "joints dof"]:
+    """By how much each further coordinate of a joint would lower the loss, to first order.
+
+    The gain of a ratio s is (g_s − B_s C⁻¹ g)² / (B_ss − B_s C⁻¹ B_sᵀ), with the gradient g and the
+    Gauss–Newton matrix C of all weights that the chain has, which follow the ratio.
+    """
+    draft = _draft(model)
+    open_places = draft.rows == 0
+    relaxed = Model(replace(draft, free=draft.free | open_places).relaxed(), model.friction)
+    flat = FlatModel.of(without_friction(relaxed))
+    assert model.friction is not None
+    torque, slopes = problem.linearised(flat)
+    point = problem.solved(flat, numpy_friction(model.friction), torque)
+    near = problem.quadratic(point, slopes, np.zeros(1))
+    gradient = near.gradient / near.unit
+    curvature = near.curvature / (near.unit[:, None] * near.unit)
+    # The ratios are the last weights of the part without friction.
+    last = flat.weights.size
+    places = np.arange(last - draft.rows.size, last)[open_places.ravel()]
+    others = np.setdiff1d(np.arange(len(gradient)), places)
+    across = curvature[np.ix_(others, places)]
+    among = curvature[np.ix_(others, others)] + LEAST_DAMPING * np.eye(len(others))
+    follow = np.linalg.solve(among, np.column_stack([across, gradient[others]]))
+    slope = gradient[places] - across.T @ follow[:, -1]
+    bend = np.diag(curvature)[places] - np.sum(across * follow[:, :-1], axis=0)
+    gains = np.zeros(draft.rows.shape)
+    gains[open_places] = slope**2 / np.maximum(bend, LEAST_DAMPING)
+    return gains
 
 
 def _draft(model: Model) -> ChainDraft:
