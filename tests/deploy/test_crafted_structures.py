@@ -185,8 +185,8 @@ def require_no_rounding_passes(seed: int) -> bool:
     item = rounding_network(seed)
     region = Region(*np.array([[-np.pi] * 2, [np.pi] * 2, [1.0] * 2, [1.0] * 2]))
     limit = np.full(2, 10.0)
-    dtype = [np.float32, np.float64][seed % 2]
-    if rounded_torque(item.network, item.q, dtype) <= 3 * limit[0]:
+    worst = max(rounded_torque(item.network, item.q, kind) for kind in (np.float32, np.float64))
+    if worst <= 3 * limit[0]:
         return False
     asked = questions(Model(item.network), region, limit, replace(FEW, seed=seed))
     check = asked.outside()
@@ -196,7 +196,7 @@ def require_no_rounding_passes(seed: int) -> bool:
 
 
 def test_no_torque_of_rounding_errors_passes():
-    assert any(require_no_rounding_passes(seed) for seed in range(2))
+    assert all(require_no_rounding_passes(seed) for seed in range(2))
 
 
 @pytest.mark.slow

@@ -28,8 +28,9 @@ from delan.errors import LONGEST_LINES, DelanError
 # memory that no case may take [MB]. Who waits for nothing is found by `crew.STUCK`.
 LONGEST = 20.0
 MOST_MEMORY = 1000.0
-# Cases after which compiled programs are forgotten.
+# Cases and memory [MB] after which compiled programs are forgotten.
 FORGET = 100
+FULL = 700.0
 # A log of this size is longer than any message; more on stderr is a flood.
 MOST_OUTPUT = 100_000
 
@@ -132,8 +133,8 @@ class Outcome:
     def end_case(self, folder: Path, case: str) -> None:
         """Count a case, and note partial files that a step left behind."""
         self.cases += 1
-        self.memory = most_memory()
-        if self.cases % FORGET == 0:
+        self.memory = memory("VmHWM")
+        if self.cases % FORGET == 0 and memory("VmRSS") > FULL:
             # Every odd shape has its compiled programs, which a command would take with it.
             jax.clear_caches()
         for path in folder.rglob("*.part"):
@@ -141,14 +142,14 @@ class Outcome:
             path.unlink()
 
 
-def most_memory() -> float:
-    """Return the most memory that this process had in use [MB]."""
+def memory(kind: str) -> float:
+    """Return the memory of this process [MB]: `VmRSS` now, `VmHWM` the most it had."""
     # The peak of `getrusage` is that of the process which started this one, if it was larger.
     status = Path("/proc/self/status")
     if not status.exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
-    return int(lines["VmHWM"].split()[0]) / 1024
+    return int(lines[kind].split()[0]) / 1024
 
 
 def command(*arguments: object) -> None:

@@ -129,7 +129,8 @@ class Region(NamedTuple):
         return np.concatenate([(self.upper - self.lower) / 2, self.speed, self.push])
 
     def limits(self, torque: np.ndarray) -> JointLimits:
-        return JointLimits(self.lower, self.upper, np.full_like(torque, np.inf), torque)
+        endless = np.full_like(torque, np.inf)
+        return JointLimits(lower=self.lower, upper=self.upper, velocity=endless, torque=torque)
 
 
 def largest_of(answer: Any, region: Region, seed: int) -> np.ndarray:
