@@ -13,6 +13,7 @@ from delan.deploy.certificate import Check, GateSettings
 from delan.deploy.gate import _Examiner
 from delan.deploy.workspace import Workspace
 from delan.deploy.workspace_checks import WorkspaceChecks
+from delan.joints import JointLimits, Joints
 from delan.learning.verdict import STILL
 from delan.mechanics.integration import rollout
 from delan.models.model import Model
@@ -168,6 +169,20 @@ def test_no_straying_simulation_passes():
 @pytest.mark.slow
 def test_no_other_straying_simulation_passes():
     assert sum(require_no_straying_passes(seed) for seed in range(36)) >= 15
+
+
+def test_a_workspace_holds_the_turns_of_the_log():
+    """A spring of a joint that turns more than once is bounded where the log has been."""
+    log = motions(20, 21)
+    wound = replace(log, q=log.q + np.array([4 * np.pi, 0.0]), joints=Joints.revolute(2))
+    end = np.full(2, np.inf)
+    limits = JointLimits(lower=-end, upper=end, velocity=end, torque=np.ones(2))
+    lower, upper = Workspace.of(limits, wound, states=10, ascents=1, seed=0).box
+    np.testing.assert_array_equal(lower, -np.pi)
+    np.testing.assert_array_equal(upper, np.maximum(np.pi, wound.samples.q.max(axis=0)))
+    assert upper[0] > 3 * np.pi
+    endless = replace(wound, joints=Joints.of(("continuous", "continuous")))
+    assert Workspace.of(limits, endless, states=10, ascents=1, seed=0).box[1][0] == np.pi
 
 
 def rounded_torque(network: LagrangianNetwork, q: np.ndarray, dtype: type) -> float:
