@@ -41,6 +41,13 @@ def questions(
     return WorkspaceChecks(model, region.limits(torque), space, settings)
 
 
+@pytest.fixture(autouse=True)
+def few_programs():
+    """Every structure has programs of its own, which would fill the memory of the process."""
+    yield
+    jax.clear_caches()
+
+
 @eqx.filter_jit
 def _torques(model: Model, states: np.ndarray):
     return jax.vmap(lambda state: jnp.abs(model.inverse_dynamics(*jnp.split(state, 3))))(states)
@@ -96,7 +103,7 @@ def test_no_structure_beyond_its_limits_passes(seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3, 51))
+@pytest.mark.parametrize("seed", range(3, 27))
 def test_no_other_structure_beyond_its_limits_passes(seed):
     test_no_structure_beyond_its_limits_passes(seed)
 
