@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 from delan.cli.check_command import check_log
 from delan.cli.main import app
 from delan.errors import DataError, SettingsError
-from delan.joints import JointLimits, Joints, Recording, RowRange
+from delan.joints import JointLimits, Joints, Recording
+from delan.log_rows import RowRange
 from delan.logs import reading
 from delan.logs.doctor import Finding, cases, check_up_parts, examine, large_logs
 from delan.logs.doctor.checked_log import DescribedRobot

@@ -134,6 +134,19 @@ def test_positions_alone_in_degrees_are_one_error_with_its_remedy(tmp_path, size
     assert json.loads(ran.stdout)["errors"] == 0
 
 
+@pytest.mark.parametrize(("kind", "unit"), [("turning", "deg"), ("sliding", "0.001")])
+def test_the_unit_of_one_joint_is_that_of_its_kind(kind, unit):
+    log = clean("sliding", noisy=True)
+    joint = np.flatnonzero(getattr(log.joints, kind))[0]
+    far = log.q.copy()
+    far[:, joint] *= 300
+    scales = []
+    for finding in examine(replace(log, q=far, qd=None)):
+        if "scale" in finding.measured:
+            scales.append(finding.measured["scale"].split(",")[joint])
+    assert scales == [unit]
+
+
 def test_degrees_of_the_turning_joints_alone_are_one_error():
     log = clean("sliding", noisy=True)
     found = serious(examine(replace(log, q=np.where(log.joints.turning, np.degrees(log.q), log.q))))

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from delan.joints import Excerpt, RowRange
+from delan.log_rows import Excerpt, RowRange
 from delan.learning.fit import Fit
 from delan.learning.scores import TorqueSize, evaluate, nmse_interval, time_blocks
 from delan.learning.study import Entry
