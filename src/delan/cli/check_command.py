@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +23,7 @@ from .app import (
     write_picture,
 )
 from .log_options import LogsArgument, described_robot, name_of, takes_log_options
-from .unknown_log import asked_options, explain, next_command
+from .unknown_log import ask, explain, next_command
 
 if TYPE_CHECKING:
     from ..joints import Joints, Recording
@@ -68,7 +68,8 @@ def check(*, request: CheckRequest, log_options: Any) -> None:
     read.
     """
     if request.ask:
-        log_options = asked_options(request.log, log_options)
+        logs, log_options = ask(request.log, log_options)
+        request = replace(request, log=list(logs))
     try:
         recording, findings = check_log(request.log, log_options, request.urdf)
     except (DataError, UnreadableLogsError) as error:

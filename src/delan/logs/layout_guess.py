@@ -78,6 +78,7 @@ class LayoutGuess:
         options: options that may make the log readable, beside those given.
         needs: what must be known beside them.
         readable: whether the columns are understood with these options.
+        known: quantities whose columns are known or guessed.
         file: the file to read, where others are joined to it.
     """
 
@@ -85,6 +86,7 @@ class LayoutGuess:
     options: LogOptions
     needs: tuple[Need, ...]
     readable: bool
+    known: frozenset[str] = frozenset()
     file: Path | None = None
 
 
@@ -95,18 +97,18 @@ def guess_layout(sheet: Sheet, options: LogOptions) -> LayoutGuess:
     mapped = _by_names(arrays, facts, options)
     if _is_nameless(sheet):
         mapped = _by_numbers(arrays, facts)
-    known = {*mapped, *options.map}
+    known = frozenset([*mapped, *options.map])
     needs = _needs(sheet, options, known)
     short = _with_map(options, _surprising(sheet, options, mapped))
     if _is_readable(sheet, short):
-        return LayoutGuess(facts, short, needs, readable=True)
+        return LayoutGuess(facts, short, needs, True, known)
     full = _with_map(options, mapped)
     readable = _is_readable(sheet, full)
     # What cannot be read yet for want of a number is shown in short.
-    return LayoutGuess(facts, full if readable else short, needs, readable)
+    return LayoutGuess(facts, full if readable else short, needs, readable, known)
 
 
-def _needs(sheet: Sheet, options: LogOptions, known: set[str]) -> tuple[Need, ...]:
+def _needs(sheet: Sheet, options: LogOptions, known: frozenset[str]) -> tuple[Need, ...]:
     """Return what the options must say beside the columns of known quantities."""
     needs = []
     if "q" not in known:
@@ -153,8 +155,9 @@ def guess_files(files: Sequence[Path], options: LogOptions) -> LayoutGuess | Non
     if "t" in parts:
         joined = replace(joined, columns=_spread(parts["t"], parts["q"]))
     sheet = open_sheets(lead, joined, gaps=True)[0]
-    needs = _needs(sheet, joined, set(parts))
-    return LayoutGuess((), joined, needs, _is_readable(sheet, joined), lead)
+    known = frozenset(parts)
+    needs = _needs(sheet, joined, known)
+    return LayoutGuess((), joined, needs, _is_readable(sheet, joined), known, lead)
 
 
 def _of_file(file: Path) -> str | None:
