@@ -93,14 +93,16 @@ def test_columns_without_names_are_guessed_by_their_numbers(tmp_path):
         assert word in payload["command"]
 
 
-def test_a_model_remembers_the_options_of_its_log(tmp_path):
+@pytest.mark.parametrize("command", ["evaluate", "simulate"])
+def test_a_model_remembers_the_options_of_its_log(command, tmp_path):
     two = models.motion(600, 0)
     data = {name: getattr(two, name) for name in ("t", "q", "tau")}
     path = odd_table(tmp_path / "a.csv", data)
     model = tmp_path / "m.delan"
     kept = {"map": {"t": "clock", "q": "axis{}", "tau": "push{}"}, "degrees": True}
     storage.save(models.originals()["chain"], model, provenance={"log_options": kept})
-    result = RUNNER.invoke(app, ["evaluate", str(model), str(path)])
+    words = {"evaluate": [str(path)], "simulate": ["--log", str(path), "--windows", "2"]}
+    result = RUNNER.invoke(app, [command, str(model), *words[command]])
     assert result.exit_code == 0, result.output
     assert "is read as the log of the fit was: --map t=clock" in result.output
 

@@ -265,7 +265,7 @@ def read_for_model(
     from ..logs.preparation import PreparationSettings, prepare
     from ..logs.reading import read_log
 
-    options = _remembered(model, stored, logs, options)
+    options = remembered(model, stored, logs, options)
     recording = with_kinds_of(stored.model.joints, read_log(list(logs), options))
     say_if_excerpt(recording, name_of(logs))
     settings = PreparationSettings()
@@ -274,18 +274,16 @@ def read_for_model(
     return recording, prepare(recording, settings)
 
 
-def _remembered(
+def remembered(
     model: Path, stored: "StoredModel", logs: Sequence[Path], options: "LogOptions"
 ) -> "LogOptions":
-    from ..logs.option_text import merged, options_of, plain_options, stored_options, typed_options
-    from ..logs.reading import is_converted, log_files
+    """Return the options of logs for a model: those given, or else those of its own log."""
+    from ..logs.option_text import merged, options_of, plain_options, typed_options
+    from ..logs.reading import says_how_to_read
 
     kept = stored.header.get("log_options")
-    if not kept or plain_options(options) or is_converted(list(logs)):
+    if not kept or plain_options(options) or says_how_to_read(logs):
         return options
-    for log in logs:
-        if any(stored_options(file) is not None for file in log_files(log)):
-            return options
     known = options_of(kept, f"{model}, log_options")
     say(f"{name_of(logs)} is read as the log of the fit was: {typed_options(known)}")
     return merged(known, options)

@@ -14,7 +14,7 @@ from .conversion import conversion_of
 from .excerpts import ExcerptBuilder, LogPart, copied_rows, joined_parts, single_parts
 from .formats import JSON_SUFFIX, KNOWN_FORMS, Sheet, is_log, is_log_folder, open_log
 from .join import open_sheets
-from .option_text import with_stored
+from .option_text import stored_options, with_stored
 from .options import LogOptions
 from .recording_file import torque_source_of
 from .segments import require_sound
@@ -79,6 +79,14 @@ def is_converted(paths: Paths) -> bool:
             if any(sheet.provenance is None for sheet in open_log(file, LogOptions())):
                 return False
     return True
+
+
+def says_how_to_read(paths: Sequence[str | Path]) -> bool:
+    """Return whether options lie beside any of the logs, or delan wrote all of them."""
+    for path in paths:
+        if any(stored_options(file) is not None for file in log_files(Path(path))):
+            return True
+    return is_converted(paths)
 
 
 def log_files(path: Path) -> list[Path]:
