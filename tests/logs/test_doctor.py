@@ -656,6 +656,21 @@ def test_a_log_without_any_time_has_one_finding():
     assert [(item.kind, item.column) for item in found] == [("non_finite", "t")]
 
 
+def test_numbers_with_larger_steps_where_they_are_larger_are_not_stuck():
+    """A motor's angle of 100 rad written with six digits, at a turning point, read at 5 kHz."""
+    t = np.arange(40_000) / 5000
+    angle = 20 + 80.1 * np.sin(np.pi * t) + 3 * np.sin(2.3 * np.pi * t + 1)
+    written = np.array([float(f"{value:.6g}") for value in angle])
+    log = Recording(
+        t=t,
+        q=written[:, None] / 80,
+        tau=np.sin(angle / 80 + 20 * t)[:, None],
+        trajectory=np.zeros(len(t), dtype=int),
+        joints=Joints.revolute(1),
+    )
+    assert "stuck" not in [item.kind for item in examine(log)]
+
+
 @pytest.mark.parametrize("every", [8, 20])
 def test_what_repeats_regularly_is_not_a_spike(every):
     def jagged(tau: np.ndarray) -> np.ndarray:

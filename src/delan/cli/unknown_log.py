@@ -105,7 +105,7 @@ def _guess(logs: Sequence[Path], options: "LogOptions") -> "LayoutGuess | None":
             return None  # a later file is an exception among them rather than a new form
         own = with_stored(files[0], options)
         guess = guess_layout(next(iter(open_sheets(files[0], own, gaps=True))), own)
-        if options.join or len(guess.columns) != 1:
+        if options.join or guess.readable:
             return guess
         beside = log_files(files[0].parent) if len(files) == 1 else files
         return guess_files(beside, own) or guess
