@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from delan.cli.main import app
 from delan.logs.doctor import cases, check_up_parts, examine
 from delan.logs.excerpts import joined_parts
+from delan.logs.options import LogOptions
 from delan.logs.reading import read_log, stream_log
 from tests.support.faulty_logs import clean
 from tests.support.log_writers import write_npz
@@ -102,3 +103,14 @@ def test_rows_are_those_of_the_file_that_is_named(most, tmp_path):
 def test_a_log_of_one_file_names_no_file(tmp_path):
     path = write_files(tmp_path / "runs")[0]
     assert {item.file for item in examine(read_log(path))} == {None}
+
+
+def test_rows_of_a_log_that_is_cut_are_those_of_its_file(tmp_path):
+    def spike(columns):
+        columns["tau"][900, 1] += 1e4
+
+    path = write_files(tmp_path / "runs", spike)[1]
+    findings = examine(read_log(path, LogOptions(start=3.0, end=11.0), sound=False))
+    (finding,) = (item for item in findings if item.case is cases.OUTLIER)
+    assert finding.where == "tau1, row 900"
+    assert finding.rows[0][0] < 900

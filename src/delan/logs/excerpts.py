@@ -92,6 +92,8 @@ def single_parts(pieces: Iterator[Recording]) -> Iterator[LogPart]:
     last: tuple[str, int] | None = None
     for piece in pieces:
         row = rows_of_file.get(piece.source, 0)
+        if piece.files:  # of a file that was cut
+            row = piece.files[0].row
         continues = last == (piece.source, int(piece.trajectory[0]))
         yield LogPart(piece, (FileRows(piece.source, 0, row),), rows_read, continues)
         rows_of_file[piece.source] = row + len(piece.t)
@@ -288,7 +290,10 @@ def _small(pieces: Iterator[Recording], most: float) -> Iterator[Recording]:
         if piece.nbytes > most:
             rows = max(1, int(most / piece.nbytes * count))
         for start in range(0, count, rows):
-            yield piece.rows(slice(start, start + rows))
+            files = []
+            for file in piece.files:
+                files.append(file._replace(row=file.row + start))
+            yield replace(piece.rows(slice(start, start + rows)), files=tuple(files))
 
 
 class _PartBuilder:

@@ -77,7 +77,7 @@ class Finding:
         rows: spans of rows; empty for the whole log.
         row: the row that the sentence names, such as that of the largest spike.
         trajectory: label of the first trajectory concerned, None for the whole log.
-        files: the files of the log, if there are several.
+        files: the files of the log; rows are those of a file where they are put into words.
         other_parts: number of other parts of a large log with the same finding.
         repaired: options that repaired the fault, None if it was not repaired.
     """
@@ -154,7 +154,7 @@ class Finding:
 
     def _rows_before(self, row: int) -> int:
         """Return how many rows of the log come before the file in which a row lies."""
-        if len(self.files) < 2:
+        if not self.files:
             return 0
         file = file_of_row(self.files, row)
         return file.start - file.row
@@ -217,8 +217,6 @@ def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 def with_files(findings: Iterable[Finding], recording: Recording) -> tuple[Finding, ...]:
     """Return findings about a log, which name the files in which their rows lie."""
-    if len(recording.files) < 2:
-        return tuple(findings)
     return tuple(replace(finding, files=recording.files) for finding in findings)
 
 
