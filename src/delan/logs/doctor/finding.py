@@ -175,8 +175,7 @@ class Finding:
         facts = dict(self.measured)
         for name in ("joint", "column", "channel"):
             facts.setdefault(name, getattr(self, name))
-        if self.row is not None:
-            facts.setdefault("row", self._row_text(self.row))
+        facts.setdefault("row", None if self.row is None else self._row_text(self.row))
         facts["trajectory"] = self._trajectory_text()
         facts["file"] = self.file or "the file of this trajectory"
         facts.setdefault("others", " (--joints)")
