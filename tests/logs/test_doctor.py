@@ -452,7 +452,8 @@ def test_findings_are_sorted_and_complete():
         assert payload["why"] == WHY[finding.kind]
         assert payload["remedy"]
         assert set(payload) == {
-            *("kind", "severity", "joint", "column", "trajectory", "rows", "text", "why", "remedy"),
+            *("kind", "severity", "joint", "column", "trajectory", "rows", "file"),
+            *("text", "why", "remedy"),
         }
 
 
