@@ -225,10 +225,12 @@ class ProcessLearner:
                     f"the learner was not ready after {START_SECONDS:.0f} s; "
                     "end other work on this machine"
                 )
-            stopped = stopped + 1 if is_stopped(self._process.pid) else 0
+            process = self._process
+            assert process is not None  # `_failure` is set where none could be started
+            stopped = stopped + 1 if is_stopped(process.pid) else 0
             if stopped == STOPPED_LOOKS:
-                self._process.kill()
-                self._process.join(JOIN_SECONDS)
+                process.kill()
+                process.join(JOIN_SECONDS)
             if not self.alive:
                 self._require_killed()
                 killed += 1
