@@ -1,12 +1,13 @@
 """Mechanisms whose joints depend on the coordinates, simulated in MuJoCo, found from joint logs.
 
-    python -m benchmarks.mechanisms [palletiser] [wrist] [surgical] [serial]
+    python -m benchmarks.mechanisms [palletiser] [wrist] [surgical] [serial] [quadruped] [limbs]
 
 MuJoCo computes the torques of each tree of bodies, with the springs of its joints; the mechanism is
 in the rows of A, q_tree = A q, and the log holds q and τ = Aᵀ τ_tree alone. A fit gets the log and
 nothing else. Scores are nMSE of the torque on noise-free test motions, mean over joints, at the
 speed of the log and at twice that speed. `serial` counts the random serial arms that a structure
-was claimed for. All rows by default.
+was claimed for. `quadruped` is a trunk that hangs, with four legs of three joints, and `limbs`
+counts what is found of random trees and serial arms. All rows by default.
 """
 
 import sys
@@ -21,6 +22,7 @@ import numpy as np
 
 from delan.joints import Dataset, JointKind, JointLimits, Joints
 from delan.learning.fit import Fit, fit
+from delan.learning.limbs import find_limbs
 from delan.learning.scores import evaluate
 from delan.motions.cosines import cosines
 from tests.support.members import noisy
@@ -34,6 +36,14 @@ TRAINING, UNSEEN = range(10), range(100, 103)
 STEP = 0.02  # [s]
 # Random serial arms that no structure must be claimed for.
 ARMS = 20
+# Trees whose limbs are searched for.
+TREES = {
+    "two legs of three joints": (-1, 0, 1, -1, 3, 4),
+    "four legs of three joints": (-1, 0, 1, -1, 3, 4, -1, 6, 7, -1, 9, 10),
+    "two arms of five joints": (-1, 0, 1, 2, 3, -1, 5, 6, 7, 8),
+    "serial arms of six joints": (-1, 0, 1, 2, 3, 4),
+    "serial arms of seven joints": (-1, 0, 1, 2, 3, 4, 5),
+}
 # The share of noise on the torques of the surgical arm, and the shape of its log.
 NOISE = 0.01
 RATE = 200.0
@@ -288,6 +298,21 @@ def surgical() -> Mechanism:
     return Mechanism(parts, kinds, (0.9, 0.7, 0.1, 2.0, 1.0, 1.0, 1.0))
 
 
+def quadruped() -> Mechanism:
+    """Four legs on a trunk that hangs: each leg spreads, swings and bends its knee."""
+    parts = []
+    for leg, (x, y) in enumerate(((0.2, 0.05), (0.2, -0.05), (-0.2, 0.05), (-0.2, -0.05))):
+        side = np.sign(y)
+        hip, thigh, knee = range(3 * leg, 3 * leg + 3)
+        swing = (0.0, 0.1 * side, 0.0)
+        parts += [
+            Part(-1, (x, y, 0), X, {hip: 1}, 0.7, (0.0, 0.01 * side, 0.0), (0.05, 0.03, 0.04)),
+            Part(hip, swing, Y, {thigh: 1}, 1.2, (0.0, -0.02 * side, -0.03), (0.03, 0.02, 0.1)),
+            Part(thigh, (0, 0, -0.21), Y, {knee: 1}, 0.2, (0.01, 0, -0.12), (0.01, 0.01, 0.1)),
+        ]
+    return Mechanism(tuple(parts), (REVOLUTE,) * 12, (0.6, 0.8, 0.9) * 4)
+
+
 def scores(result: Fit, mechanism: Mechanism) -> dict[str, Any]:
     """Return the errors on other motion, and what was found."""
     chain = result.entry("chain")
@@ -301,9 +326,17 @@ def scores(result: Fit, mechanism: Mechanism) -> dict[str, Any]:
     return found
 
 
+MECHANISMS = {
+    "palletiser": palletiser,
+    "wrist": coupled_wrist,
+    "surgical": surgical,
+    "quadruped": quadruped,
+}
+
+
 def mechanism_row(name: str) -> dict[str, Any]:
     """Fit a mechanism's log and score the model."""
-    mechanism = {"palletiser": palletiser, "wrist": coupled_wrist, "surgical": surgical}[name]()
+    mechanism = MECHANISMS[name]()
     if name == "surgical":
         dataset = noisy(mechanism.periodic_log(seed=0), NOISE)
     else:
@@ -311,6 +344,26 @@ def mechanism_row(name: str) -> dict[str, Any]:
     began = time.perf_counter()
     result = fit(dataset, "chain", friction="auto")
     return scores(result, mechanism) | {"seconds": time.perf_counter() - began}
+
+
+def limbs_row() -> dict[str, Any]:
+    """Count the trees of which the log tells the limbs, and serial arms that are not taken for one.
+
+    Every second log has noise.
+    """
+    rows = {}
+    for name, parents in TREES.items():
+        right = []
+        for seed in range(ARMS):
+            bodies, limits = random_arm([REVOLUTE] * len(parents), seed=seed, parents=parents)
+            dataset = swung(rigid(bodies), limits, range(5), samples=1_000)
+            if seed % 2:
+                dataset = noisy(dataset, 0.03, seed=seed)
+            found = find_limbs(dataset)
+            serial = tuple(range(-1, len(parents) - 1))
+            right.append((found or serial) == parents)
+        rows[name] = f"{sum(right)} of {ARMS}"
+    return rows
 
 
 def serial_row() -> dict[str, Any]:
@@ -328,23 +381,24 @@ def serial_row() -> dict[str, Any]:
             dataset = noisy(dataset, 0.03, seed=number)
         result = fit(replace(dataset, source=f"arm {number}"), "chain", friction="auto")
         chain = result.model.chain
-        if chain is not None and chain.settings.coupling is not None:
+        if chain is not None and (chain.settings.coupling or chain.settings.parents):
             claimed.append(number)
         unseen = swung(body, limits, UNSEEN)
         worst = max(worst, evaluate(result.model, unseen, rollouts=False).torque.nmse_mean)
     return {"arms": ARMS, "structure_claimed": claimed, "worst_nmse": worst}
 
 
-ROWS = ("palletiser", "wrist", "surgical", "serial")
+ROWS = (*MECHANISMS, "serial", "limbs")
 
 
 def main(names: Sequence[str]) -> None:
-    results = read_results("mechanisms")
+    counts = {"serial": serial_row, "limbs": limbs_row}
     for name in names or ROWS:
-        results[name] = serial_row() if name == "serial" else mechanism_row(name)
-        print(name, results[name])
-        kept = {row: results[row] for row in ROWS if row in results}
-        write_results("mechanisms", kept)
+        row = counts[name]() if name in counts else mechanism_row(name)
+        print(name, row, flush=True)
+        # Read again: another row may have been measured meanwhile.
+        results = read_results("mechanisms") | {name: row}
+        write_results("mechanisms", {row: results[row] for row in ROWS if row in results})
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Swing-up of robots with one joint without a motor, by a learned model, in MuJoCo.
 
-The learned energy says how to pump; when the learned forward dynamics say that a linear-quadratic
+The learned energy and forward dynamics say how to pump; when the latter say that a linear-quadratic
 regulator would hold the robot upright, it does. `examples/cart_pole.py` is a shorter version.
 """
 
@@ -19,12 +19,16 @@ PERIOD = 0.02  # of the control [s]
 
 
 class Task(NamedTuple):
-    """The motor's joint, its largest torque, where to stand, and the gains of the pumping."""
+    """The motor's joint, its largest torque, where to stand, and the gains of the pumping.
+
+    `share` weighs the speed of the motor's joint against the energy that is lacking, `stiffness`
+    its position, and `damping` is the rate at which their sum falls.
+    """
 
     motor: int
     limit: float
     upright: tuple[float, ...]
-    push: float
+    share: float
     stiffness: float
     damping: float
 
@@ -37,28 +41,38 @@ def apart(model, task, q, qd):
 
 
 def pumping(model, task, q, qd):
-    """Accelerate the motor's joint so that the energy of the other one becomes that of standing."""
-    motor, other, upright = task.motor, 1 - task.motor, jnp.array(task.upright)
-    standing = model.energy(upright, jnp.zeros(2)).total
-    lack = model.energy(q, qd.at[motor].set(0.0)).total / standing - 1
-    inertia = model.mass_matrix(q)
-    swing = jnp.sign(standing) * inertia[other, motor] / inertia[other, other] * qd[other]
-    wanted = task.push * jnp.clip(10 * lack * swing, -1, 1)
-    wanted -= task.stiffness * (q - upright)[motor] + task.damping * qd[motor]
+    """Let V = ½ lack² + ½ share q̇² + ½ stiffness q² fall by damping q̇² (Fantoni, Lozano, 2000).
+
+    q is the position of the motor's joint, and lack the energy above that of standing, which
+    changes by q̇ τ: the robot swings higher until it passes upright, with its motor at rest. If
+    the share is less than twice the energy of standing over the gain, the torque may reach its
+    limit on the way.
+    """
+    motor, upright = task.motor, jnp.array(task.upright)
+    lack = model.energy(q, qd).total - model.energy(upright, jnp.zeros(2)).total
     drift = model.forward_dynamics(q, qd, jnp.zeros(2))[motor]
     gain = model.forward_dynamics(q, qd, jnp.eye(2)[motor])[motor] - drift
-    return (wanted - drift) / gain
+    wanted = task.damping * qd[motor] + task.stiffness * (q - upright)[motor] + task.share * drift
+    return -wanted / (task.share * gain + lack)
 
 
 def regulator(model, task):
-    """Return the gains of a linear-quadratic regulator, from the derivatives of the model."""
+    """Return the gains of a linear-quadratic regulator, from the derivatives of the model.
+
+    It is that of a torque held for a period: where a motor moves little mass, as in an acrobot, the
+    gains of a continuous torque would throw the robot over within two periods.
+    """
     still = jnp.zeros(2)
     by_q, by_tau = jax.jacfwd(model.forward_dynamics, (0, 2))(jnp.array(task.upright), still, still)
-    a = np.block([[np.zeros((2, 2)), np.eye(2)], [np.array(by_q), np.zeros((2, 2))]])
-    b = np.concatenate([np.zeros(2), np.array(by_tau)[:, task.motor]])[:, None]
+    rates = np.zeros((5, 5))
+    rates[:2, 2:4] = np.eye(2)
+    rates[2:4, :2] = by_q
+    rates[2:4, 4] = np.array(by_tau)[:, task.motor]
+    after = scipy.linalg.expm(PERIOD * rates)
+    a, b = after[:4, :4], after[:4, 4:]
     effort = np.eye(1) / task.limit**2
-    value = scipy.linalg.solve_continuous_are(a, b, np.diag([10.0, 10.0, 1.0, 1.0]), effort)
-    return jnp.array((np.linalg.inv(effort) @ b.T @ value)[0])
+    value = scipy.linalg.solve_discrete_are(a, b, np.diag([10.0, 10.0, 1.0, 1.0]), effort)
+    return jnp.array(np.linalg.solve(effort + b.T @ value @ b, b.T @ value @ a)[0])
 
 
 @eqx.filter_jit

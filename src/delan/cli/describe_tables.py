@@ -65,7 +65,7 @@ def show(description: Description) -> None:
         if friction.settings.stops:
             console.print(STOP)
     for note in description.notes:
-        console.print(f"Note: {note}.")
+        console.print(f"Note: {note.removesuffix('.')}.")
 
 
 def _origin(description: Description) -> Iterator[str]:

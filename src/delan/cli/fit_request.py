@@ -66,10 +66,10 @@ class FitRequest:
     )
     structure: str = option(
         "auto",
-        help="Of the chain. auto: look for coupled drives, and for parallelograms where a plain "
-        "chain leaves torque unexplained; plain: do not; or a JSON file with coupling, the rows "
-        "of A in q_tree = A q, and perhaps parents and sliding, one entry for each joint of the "
-        "tree.",
+        help="Of the chain. auto: look for limbs that do not feel each other, for coupled drives, "
+        "and for parallelograms where a plain chain leaves torque unexplained; plain: do not; or a "
+        "JSON file with coupling, the rows of A in q_tree = A q, and perhaps parents and sliding, "
+        "one entry for each joint of the tree.",
         metavar="auto|plain|FILE",
     )
     cutoff: float | None = option(
@@ -97,7 +97,8 @@ class FitRequest:
         None,
         metavar="P,…",
         help="Kinematic tree of the chain: for each joint the number of the joint that carries it, "
-        "from 0, or -1 for the base, such as -1,0,1,-1,3,4 for two legs. Default: a serial arm.",
+        "from 0, or -1 for the base, such as -1,0,1,-1,3,4 for two legs. Default: the limbs "
+        "that the log tells, else a serial arm.",
     )
     epochs: int | None = option(
         None, help="Single model: passes over the data, in place of --seconds; default: chosen."

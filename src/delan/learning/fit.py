@@ -191,6 +191,7 @@ def fit(
         stop: set it from another thread to end the fit early with the best model so far.
     """
     options = fit_options(models, friction, urdf, settings or FitSettings(), seconds, seed)
+    options = options.with_limbs_of(data)
     stop = stop or threading.Event()
     return _Job(data, options, Budget(seconds), listen or nobody_listens, stop).run()
 

@@ -13,6 +13,7 @@ from ..models.model import Architecture
 from ..models.networks import FeedForwardSettings, LagrangianNetworkSettings
 from ..solvers.plan import ModelChoice
 from ..solvers.training import SEARCHES, TrainingSettings
+from .limbs import find_limbs
 from .model_fit import FRESH, TrainingStart
 from .presets import PRESETS
 from .study import FrictionChoice, require_friction
@@ -37,10 +38,10 @@ class FitSettings:
             model only.
         start: where the training of one model starts, and its checkpoint.
         parents: index of each joint's parent joint in the kinematic tree of a chain, −1 for the
-            base; None for a serial arm.
-        structure: of the chain: `auto` looks for joints that depend on several coordinates, such as
-            coupled drives, and parallelograms where a plain chain leaves torque unexplained;
-            `plain` does not; or the structure itself.
+            base; None for a serial arm, or for limbs that the log tells.
+        structure: of the chain: `auto` looks for limbs that do not feel each other, for joints that
+            depend on several coordinates, such as coupled drives, and for parallelograms where a
+            plain chain leaves torque unexplained; `plain` does not; or the structure itself.
         thorough: search longer for an arm that two searches agree on, and train every network to
             its end; this takes minutes.
     """
@@ -143,6 +144,16 @@ class FitOptions:
         if self.settings.parents is not None:
             return LagrangianChainSettings(self.settings.parents)
         return "chain"
+
+    def with_limbs_of(self, data: Recording | Dataset) -> "FitOptions":
+        """The same options with the tree of the robot, if its log tells limbs and none is given."""
+        settings = self.settings
+        usual = self.architecture is None and settings.structure == "auto"
+        fresh = settings.parents is None and settings.start.model is None
+        asked = usual and fresh and "chain" in self.models
+        if not asked or not isinstance(data, Recording | Dataset):
+            return self
+        return replace(self, settings=replace(settings, parents=find_limbs(data)))
 
     @property
     def without_accelerations(self) -> bool:
