@@ -29,6 +29,7 @@ from ..solvers.loss import SECONDS, Objective
 from ..solvers.stages import SAMPLES
 from .contenders import Chain, Constant, Network, SingleTraining, unconfirmed
 from .cutoff import CutoffSearch, PreparationChoice, choose_preparation
+from .elastic import ElasticOutcome, fit_both_sides
 from .fit_settings import FitOptions, FitSettings, fit_options
 from .more_data import LearningCurve, NextMotion, more_data
 from .refit import left_open, replay_validation
@@ -53,6 +54,7 @@ class Fit:
             mechanics.
         other_motion: the nMSE by which models of parts of the log, or other arms that explain it
             as well, differ on other motion; 0 where it was not computed.
+        elastic: what was found about joints of which both sides were measured.
         curve, motion: what more data would bring and what to record next, for a chain with friction
             if there was time.
     """
@@ -68,6 +70,7 @@ class Fit:
     interrupted: bool
     other_motion: float = 0.0
     replay: LogReplay | None = None
+    elastic: ElasticOutcome | None = None
 
     @property
     def best(self) -> Entry:
@@ -192,7 +195,9 @@ def fit(
     """
     options = fit_options(models, friction, urdf, settings or FitSettings(), seconds, seed)
     stop = stop or threading.Event()
-    return _Job(data, options, Budget(seconds), listen or nobody_listens, stop).run()
+    job = _Job(data, options, Budget(seconds), listen or nobody_listens, stop)
+    elastic = isinstance(data, Recording | Dataset) and data.joints.motor_of
+    return fit_both_sides(job) if elastic else job.run()
 
 
 class _Prepared(NamedTuple):

@@ -18,7 +18,8 @@ from .options import QUANTITIES, LogOptions, Numbers
 from .time_stamps import whole_or_float
 
 # Quantities that change their sign together.
-_RATES = ("q", "qd", "qdd")
+_MOTORS = ("q_motor", "qd_motor")
+_RATES = ("q", "qd", "qdd", *_MOTORS)
 _TORQUES = ("tau", *COMPONENTS)
 # Quantities that may be in degrees.
 _ANGLES = (*_RATES, "q_des", "qd_des")
@@ -126,7 +127,8 @@ def _at_joints(columns: Columns, transmission: np.ndarray) -> Columns:
     """
     inverse = np.linalg.inv(transmission)
     at_joints = dict(columns)
-    for quantity in _RATES:
+    # Beside positions of the motors, the others are those of the links.
+    for quantity in _MOTORS if "q_motor" in columns else _RATES:
         if quantity in columns:
             at_joints[quantity] = columns[quantity] @ inverse.T
     for quantity in _TORQUES:

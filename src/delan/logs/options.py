@@ -12,7 +12,7 @@ from ..errors import SettingsError
 from ..joints import COMPONENTS
 
 # Quantities that a log may hold for each joint, by the names of delan.
-QUANTITIES = ("q", "qd", "qdd", "tau", *COMPONENTS)
+QUANTITIES = ("q", "qd", "qdd", "tau", "q_motor", "qd_motor", *COMPONENTS)
 
 # What a drive was told: desired position, velocity and additional torque, and its gains.
 COMMANDS = ("q_des", "qd_des", "tau_des", "kp", "kd")
@@ -21,7 +21,7 @@ COMMANDS = ("q_des", "qd_des", "tau_des", "kp", "kd")
 MAPPED = ("t", "trajectory", *QUANTITIES, "current", *COMMANDS)
 
 # Quantities that `LogOptions.scale` and `LogOptions.offset` accept.
-SCALED = ("q", "qd", "qdd", "tau", "q_des", "qd_des", "tau_des")
+SCALED = ("q", "qd", "qdd", "tau", "q_motor", "qd_motor", "q_des", "qd_des", "tau_des")
 
 # Quantities that may stand under each other's names.
 EXCHANGEABLE = ("q", "qd", "tau")
@@ -52,7 +52,8 @@ class LogOptions:
         map: columns of a quantity of `MAPPED`: a pattern with `{}` for the number or name of the
             joint (`joint_pos_{}`), a range (`column{2-8}`), a list of columns, the name of an
             array, or columns of arrays (`link.pos[0-2],motor.pos[3-5]`). An empty pattern leaves
-            the quantity out.
+            the quantity out. With `q_motor`, positions of motors behind elastic joints, a recording
+            has a coordinate for each link and one for each motor, in the units of the links.
         join: other files whose columns lie beside those of the log, by row, or by time if both
             have times. `{}` stands for the longest beginning or end of the log's name for which
             there is such a file; a name without a folder is looked up beside the log as well.
@@ -67,7 +68,7 @@ class LogOptions:
             joint: the torque is kp (q_des − q) + kd (qd_des − qd) + tau_des.
         transmission: matrix T of the motors in the log, q_motor = T q_joint, row by row. Positions
             and torques of the log are those of the motors; q_joint = T⁻¹ q_motor and
-            tau_joint = Tᵀ tau_motor. A single row gives the gear ratios, the diagonal of T.
+            tau_joint = Tᵀ tau_motor. Where `q_motor` is mapped, `q` is of the links already. A single row gives the gear ratios, the diagonal of T.
         flip: joints whose sign is inverted, for `q` (with its derivatives) or `tau`; `"all"` for
             every joint.
         exchanged: quantities that stand under each other's names, such as `{"q": "qd", "qd": "q"}`:

@@ -1,0 +1,54 @@
+"""Elastic joints of which both sides were measured: coordinates of links, and of motors behind.
+
+A spring joins a link with its motor, so that both have a position of their own. A log of n such
+joints becomes a recording of 2 n coordinates: first the links, which no torque drives from outside,
+then their motors with the torques of the log. All that knows joints without a motor knows it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+from jaxtyping import Float
+
+from ..joints import Dataset, Joints, Recording
+
+Columns = Mapping[str, Float[np.ndarray, "time dof"]]
+Data = TypeVar("Data", Recording, Dataset)
+
+
+def both_sides(columns: Columns, joints: Joints) -> tuple[Columns, Joints]:
+    """Return the columns of links and motors side by side, if the log has positions of motors.
+
+    Velocities are used if those of both sides were logged, and differentiated otherwise, as
+    accelerations are.
+    """
+    if "q_motor" not in columns:
+        return {name: values for name, values in columns.items() if name != "qd_motor"}, joints
+    beside = {
+        "q": np.concatenate([columns["q"], columns["q_motor"]], axis=1),
+        "tau": np.concatenate([np.zeros_like(columns["tau"]), columns["tau"]], axis=1),
+    }
+    if "qd" in columns and "qd_motor" in columns:
+        beside["qd"] = np.concatenate([columns["qd"], columns["qd_motor"]], axis=1)
+    return beside, joints.with_motors()
+
+
+def link_side(data: Data, torque: Float[np.ndarray, "time links"]) -> Data:
+    """Return the data of the links alone, driven by the given torque."""
+    links = data.joints.links
+    fields = {}
+    for name in ("q", "qd", "qdd"):
+        values = getattr(data, name)
+        if values is not None:
+            fields[name] = values[:, : links.dof]
+    return replace(data, **fields, tau=torque, joints=links, truth={})
+
+
+def at_links(torque: Float[np.ndarray, "time dof"], joints: Joints) -> np.ndarray:
+    """Return the sum of each link's row and its motor's, in which the spring between cancels."""
+    links = joints.links.dof
+    total = torque[:, :links].copy()
+    total[:, list(joints.motor_of)] += torque[:, links:]
+    return total
