@@ -14,15 +14,15 @@ import jax
 import mujoco as _mujoco
 import numpy as np
 
-from delan.joints import JointLimits, Joints, Recording
+from delan.joints import Body, Dataset, JointLimits, Joints, Recording
+from delan.logs.both_sides import both_sides
+from delan.models.rigid_body import RigidBody
 from delan.motions.cosines import cosines
 
 mujoco: Any = _mujoco
 
-# Steps of the simulation and of the control [s]: a reference is held between two control steps,
-# while the torque follows the position in every step of the simulation.
-STEP = 0.0002
-CONTROL = 0.001
+# Steps of the simulation [s]; the control acts in each of their stages, so that no torque is held.
+STEP = 0.0005
 
 
 @dataclass(frozen=True)
@@ -82,21 +82,31 @@ class ElasticArm:
             f'<body pos="0 0 -0.5"><joint name="q1" type="hinge" axis="0 1 0" '
             f'armature="{armature[1]}"/>'
             '<inertial pos="0 0 -0.2" mass="1.5" diaginertia="0.03 0.03 0.005"/></body>'
-            f"</body></worldbody><tendon>{tendons}</tendon><actuator>{self._actuators}</actuator>"
-            "</mujoco>"
+            f"</body></worldbody><tendon>{tendons}</tendon></mujoco>"
         )
 
-    @property
-    def _actuators(self) -> str:
-        """Torques kp (u − θ) − kd θ̇ of the motors."""
-        letter = "q" if self.rigid else "m"
-        text = ""
-        for joint, (kp, kd) in enumerate(zip(self.kp, self.kd, strict=True)):
-            text += (
-                f'<general joint="{letter}{joint}" gainprm="{kp}" biastype="affine" '
-                f'biasprm="0 {-kp} {-kd}"/>'
+    def links(self) -> RigidBody:
+        """The links without motors, by Pinocchio."""
+
+        def body(parent: int, z: float, mass: float, centre: tuple, inertia: tuple) -> Body:
+            return Body(
+                parent=parent,
+                position=np.array([0.0, 0.0, z]),
+                rotation=np.eye(3),
+                mass=mass,
+                centre=np.array(centre),
+                inertia=np.diag(inertia),
+                joint=f"joint{parent + 1}",
+                kind="revolute",
+                axis=np.array([0.0, 1.0, 0.0]),
+                anchor=np.zeros(3),
             )
-        return text
+
+        bodies = (
+            body(-1, 0.0, 3.0, (0.02, 0.0, -0.25), (0.08, 0.08, 0.01)),
+            body(0, -0.5, 1.5, (0.0, 0.0, -0.2), (0.03, 0.03, 0.005)),
+        )
+        return RigidBody.from_bodies(bodies, gravity=(0.0, 0.0, -9.81))
 
     @cached_property
     def model(self) -> Any:
@@ -118,30 +128,40 @@ class ElasticArm:
             torque=np.full(2, 1e3),
         )
         wanted = cosines(limits, key=jax.random.key(seed), duration=seconds).at_speed(speed)
-        reference = wanted.sample(CONTROL)
-        data = mujoco.MjData(self.model)
+        # Twice as fine as the steps: the stages of Runge and Kutta lie between them.
+        reference = wanted.sample(STEP / 2)
         link = self.places("q")
         motor = self.places("m")
+        kp, kd, viscous, coulomb = map(np.array, (self.kp, self.kd, self.viscous, self.coulomb))
+        torque = np.zeros(2)
+
+        def control(model: Any, data: Any) -> None:
+            row = min(round(data.time / (STEP / 2)), len(reference.t) - 1)
+            theta_d = data.qvel[motor]
+            torque[:] = kp * (reference.q[row] - data.qpos[motor])
+            torque[:] += kd * (reference.qd[row] - theta_d)
+            data.qfrc_applied[motor] = (
+                torque - viscous * theta_d - coulomb * np.tanh(theta_d / 0.01)
+            )
+
+        data = mujoco.MjData(self.model)
         for places in (link, motor):
             data.qpos[places] = reference.q[0]
             data.qvel[places] = reference.qd[0]
-        every = round(1 / (rate * CONTROL))
+        every = round(1 / (rate * STEP))
         rows = []
-        for step in range(len(reference.t)):
-            theta, theta_d = data.qpos[motor].copy(), data.qvel[motor].copy()
-            lead = np.array(self.kd) / np.array(self.kp)
-            data.ctrl[:] = reference.q[step] + lead * reference.qd[step]
-            dry = np.array(self.coulomb) * np.tanh(theta_d / 0.01)
-            data.qfrc_applied[motor] = -np.array(self.viscous) * theta_d - dry
-            mujoco.mj_forward(self.model, data)
-            tau = data.actuator_force.copy()
-            if step % every == 0:
-                both = (data.qpos, data.qvel, data.qacc)
-                values = [array[link].copy() for array in both]
-                values += [array[motor].copy() for array in both]
-                rows.append((reference.t[step], *values, tau))
-            for _ in range(round(CONTROL / STEP)):
+        mujoco.set_mjcb_control(control)
+        try:
+            for step in range(len(reference.t) // 2 + 1):
+                if step % every == 0:
+                    mujoco.mj_forward(self.model, data)
+                    both = (data.qpos, data.qvel, data.qacc)
+                    values = [array[link].copy() for array in both]
+                    values += [array[motor].copy() for array in both]
+                    rows.append((data.time, *values, torque.copy()))
                 mujoco.mj_step(self.model, data)
+        finally:
+            mujoco.set_mjcb_control(None)
         t, q, qd, qdd, theta, theta_d, theta_dd, tau = map(np.array, zip(*rows, strict=True))
         return ArmMotion(self, seed, t, q, qd, qdd, theta, theta_d, theta_dd, tau)
 
@@ -172,6 +192,36 @@ class ArmMotion:
         spread = arm.torque_noise * self.tau.std(axis=0)
         noisy["tau"] = self.tau + spread * rng.normal(size=self.tau.shape)
         return {"t": self.t, **noisy}
+
+    def log(self) -> Recording:
+        """The log of both encoders as the reader returns it."""
+        columns = self.columns()
+        both, joints = both_sides(
+            {"q": columns["q"], "q_motor": columns["theta"], "tau": columns["tau"]},
+            Joints.revolute(2),
+        )
+        return Recording(
+            t=columns["t"],
+            **both,
+            trajectory=np.zeros(len(self.t), dtype=int),
+            joints=joints,
+            source="elastic arm",
+        )
+
+    def dataset(self) -> Dataset:
+        """Links and motors side by side, with MuJoCo's accelerations and without noise."""
+        both, joints = both_sides(
+            {"q": self.q, "q_motor": self.theta, "tau": self.tau}, Joints.revolute(2)
+        )
+        return Dataset(
+            t=self.t,
+            **both,
+            qd=np.hstack([self.qd, self.theta_d]),
+            qdd=np.hstack([self.qdd, self.theta_dd]),
+            trajectory=np.zeros(len(self.t), dtype=int),
+            joints=joints,
+            source="elastic arm",
+        )
 
     def one_side(self, side: str) -> Recording:
         """The log of one encoder, `q` or `theta`, and the torques of the motors."""

@@ -27,6 +27,8 @@ from ..logs.options import LogOptions
 from ..logs.preparation import prepare
 from ..logs.reading import log_files, read_log, stream_log
 from ..models.dynamics import require_same_joints
+from ..report.elastic_text import as_fields as elastic_fields
+from ..report.elastic_text import elastic_notes
 from ..report.fit_page import write_page
 from ..report.fit_report import NAMES, FitReport, free_joints, motion_text, verdict_text
 from ..simulation.replay import Part
@@ -167,7 +169,7 @@ def _show(request: FitRequest, report: FitReport) -> None:
     typer.echo(verdict_text(report))
     if report.verdict.motion is not None:
         typer.echo(motion_text(report.verdict))
-    for sentence in free_joints(report):
+    for sentence in (*elastic_notes(report.fit), *free_joints(report)):
         typer.echo(f"Note: {sentence}")
     training = report.chosen.training
     if training is not None:
@@ -237,6 +239,7 @@ def as_dict(request: FitRequest, report: FitReport) -> dict[str, Any]:
             "events": training.events,
             "friction": [asdict(step) for step in training.selection],
             "structure": _structure(report),
+            **elastic_fields(report.fit),
             "doubtful": training.doubtful,
             "interrupted": report.fit.interrupted,
             "decision": report.verdict.decision,

@@ -33,6 +33,7 @@ from .elastic import ElasticOutcome, fit_both_sides
 from .fit_settings import FitOptions, FitSettings, fit_options
 from .more_data import LearningCurve, NextMotion, more_data
 from .refit import left_open, replay_validation
+from .resonance import Resonance, resonances
 from .scores import Scores
 from .study import Budget, Contender, Entry, FrictionChoice, Listener, Study, nobody_listens
 from .uncertainty import TrustSettings, trust, trust_by_folds
@@ -55,6 +56,7 @@ class Fit:
         other_motion: the nMSE by which models of parts of the log, or other arms that explain it
             as well, differ on other motion; 0 where it was not computed.
         elastic: what was found about joints of which both sides were measured.
+        resonances: of joints that the chosen model takes as rigid and that are not.
         curve, motion: what more data would bring and what to record next, for a chain with friction
             if there was time.
     """
@@ -71,6 +73,7 @@ class Fit:
     other_motion: float = 0.0
     replay: LogReplay | None = None
     elastic: ElasticOutcome | None = None
+    resonances: tuple[Resonance, ...] = ()
 
     @property
     def best(self) -> Entry:
@@ -217,6 +220,7 @@ class _Outlook(NamedTuple):
     replay: LogReplay | None = None
     curve: LearningCurve | None = None
     motion: NextMotion | None = None
+    resonances: tuple[Resonance, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,6 +255,7 @@ class _Job:
             interrupted=self.stop.is_set() or any(entry.interrupted for entry in entries),
             other_motion=outlook.other_motion,
             replay=outlook.replay,
+            resonances=outlook.resonances,
         )
 
     def _outlook(self, best: Entry, study: Study, choice: PreparationChoice) -> "_Outlook":
@@ -268,7 +273,10 @@ class _Job:
         motion = None
         if self.budget.left > 0:
             curve, motion = more_data(best.deployed, study.training, study.validation, keys)
-        return _Outlook(trusted, other_motion, replay.result(), curve, motion)
+        seen: tuple[Resonance, ...] = ()
+        if isinstance(self.data, Recording):
+            seen = resonances(self.data, best.deployed, choice.settings.delay)
+        return _Outlook(trusted, other_motion, replay.result(), curve, motion, seen)
 
     def _prepare(self) -> _Prepared:
         if isinstance(self.data, Dataset):

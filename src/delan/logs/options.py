@@ -68,7 +68,8 @@ class LogOptions:
             joint: the torque is kp (q_des − q) + kd (qd_des − qd) + tau_des.
         transmission: matrix T of the motors in the log, q_motor = T q_joint, row by row. Positions
             and torques of the log are those of the motors; q_joint = T⁻¹ q_motor and
-            tau_joint = Tᵀ tau_motor. Where `q_motor` is mapped, `q` is of the links already. A single row gives the gear ratios, the diagonal of T.
+            tau_joint = Tᵀ tau_motor. A single row gives the gear ratios, the diagonal of T. Where
+            `q_motor` is mapped, `q` is of the links already.
         flip: joints whose sign is inverted, for `q` (with its derivatives) or `tau`; `"all"` for
             every joint.
         exchanged: quantities that stand under each other's names, such as `{"q": "qd", "qd": "q"}`:

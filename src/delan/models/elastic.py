@@ -209,4 +209,3 @@ def motion_of_motors(
 
     (at, first), (_, second) = jax.jvp(rate, (q, qd, qdd, jerk), (qd, qdd, jerk, snap))
     return q + at - lag * first, qd + first - lag * second, qdd + second
-

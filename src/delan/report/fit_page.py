@@ -20,6 +20,7 @@ from ..learning.study import Entry
 from ..logs.doctor.finding import plural
 from ..models.friction import FrictionSettings
 from ..storage import write_whole
+from .elastic_text import elastic_notes
 from .fit_figures import (
     Predicted,
     draw_cutoffs,
@@ -124,6 +125,7 @@ def _notices(report: FitReport) -> Iterator[str]:
     if errors:
         count = plural(errors, "error")
         yield f"`delan check` finds {count} in the log, listed at the end of this page."
+    yield from elastic_notes(report.fit)
     yield from free_joints(report)
     if report.chosen.training is not None:
         for event in report.chosen.training.events:
