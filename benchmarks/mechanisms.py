@@ -395,7 +395,7 @@ def elastic_errors(result: Fit, motion: ArmMotion) -> dict[str, float]:
 
 
 def torques_from_links(model: Model, motion: ArmMotion) -> np.ndarray:
-    """Return the torque of the motors for the motion of the links, whose derivatives are splines'."""
+    """Return the torque of the motors from the motion of the links and its splines alone."""
     with jax.enable_x64(True):
         spline = make_interp_spline(motion.t, motion.qdd, k=5)
         derivatives = (motion.q, motion.qd, motion.qdd, spline(motion.t, 1), spline(motion.t, 2))

@@ -37,8 +37,8 @@ class ElasticArm:
         noise: of every encoder [rad]; torque_noise: of the torques, as a share of their spread.
     """
 
-    stiffness: tuple[float, ...] = (900.0, 250.0)
-    damping: tuple[float, ...] = (0.6, 0.15)
+    stiffness: tuple[float, ...] = (300.0, 60.0)
+    damping: tuple[float, ...] = (0.6, 0.12)
     rotor: tuple[float, ...] = (0.35, 0.08)
     viscous: tuple[float, ...] = (0.8, 0.3)
     coulomb: tuple[float, ...] = (0.0, 0.0)

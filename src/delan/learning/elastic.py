@@ -7,8 +7,9 @@ is compared with a rigid chain, on the same folds, by the torque of the motors t
 from the motion: for the elastic model B θ̈ and friction, and what the links need.
 """
 
+import threading
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import equinox as eqx
 import numpy as np
@@ -49,18 +50,14 @@ class ElasticOutcome:
         drives: motors and springs, by link; from the motors' side alone if `chosen` is rigid.
         inertia: usual inertia of the links at each joint [kg m² or kg]; NaN if they were not found.
         elastic, rigid: error (nMSE) of the motors' torque on motion left out, mean over joints; NaN
-            where such a model was not fitted.
-        chosen: the model that is kept.
+            where such a model was not fitted for the comparison.
     """
 
+    chosen: Literal["elastic", "rigid"]
     drives: ElasticDrives
     inertia: Float[np.ndarray, " links"]
-    elastic: float
-    rigid: float
-
-    @property
-    def chosen(self) -> str:
-        return "elastic" if self.elastic < self.rigid else "rigid"
+    elastic: float = float("nan")
+    rigid: float = float("nan")
 
 
 class Job(Protocol):
@@ -72,6 +69,8 @@ class Job(Protocol):
     def options(self) -> Any: ...
     @property
     def budget(self) -> Budget: ...
+    @property
+    def stop(self) -> threading.Event: ...
     def listen(self, step: str, /) -> Any: ...
     def run(self) -> Any: ...
 
@@ -87,20 +86,24 @@ def fit_both_sides(job: AnyJob) -> Any:
     drives, unexplained = identified_drives(_prepared(data))
     if not (drives.stiffness > 0).all() or unexplained > UNEXPLAINED:
         unknown = np.full(len(drives.stiffness), np.nan)
-        return _rigid(job, ElasticOutcome(drives, unknown, float("nan"), 0.0))
+        return _rigid(job, ElasticOutcome("rigid", drives, unknown))
     pull = link_side(data, torque_of_springs(data, drives))
     links = _with(job, pull, options=replace(job.options, models=("chain",)), share=LINKS).run()
     start = with_springs(links.chosen.deployed, drives)
     options = _options_from(job, start, links.preparation.settings.cutoff)
     result = _with(job, data, options=options).run()
     entry = result.entry("chain")
-    rigid = _rigid_error(links.chosen.deployed, drives, result.study)
     found = drives_of(entry.deployed)
-    outcome = ElasticOutcome(
-        found, _usual_inertia(entry.deployed, data), _motor_error(entry.cross), rigid
-    )
-    if outcome.chosen == "rigid":
-        return _rigid(job, outcome)
+    elastic = _motor_error(entry.cross)
+    inertia = _usual_inertia(entry.deployed, data)
+    if job.stop.is_set():
+        outcome = ElasticOutcome("elastic", found, inertia, elastic)
+        return replace(result, elastic=outcome, seconds=job.budget.elapsed)
+    job.listen("rigid joints")
+    rigid = _rigid_error(links.chosen.deployed, drives, result.study)
+    if rigid <= elastic:
+        return _rigid(job, ElasticOutcome("rigid", drives, inertia, elastic, rigid))
+    outcome = ElasticOutcome("elastic", found, inertia, elastic, rigid)
     return replace(result, elastic=outcome, seconds=job.budget.elapsed)
 
 

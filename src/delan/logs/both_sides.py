@@ -18,7 +18,7 @@ Columns = Mapping[str, Float[np.ndarray, "time dof"]]
 Data = TypeVar("Data", Recording, Dataset)
 
 
-def both_sides(columns: Columns, joints: Joints) -> tuple[Columns, Joints]:
+def both_sides(columns: Columns, joints: Joints) -> tuple[Mapping[str, np.ndarray], Joints]:
     """Return the columns of links and motors side by side, if the log has positions of motors.
 
     Velocities are used if those of both sides were logged, and differentiated otherwise, as
@@ -46,7 +46,9 @@ def link_side(data: Data, torque: Float[np.ndarray, "time links"]) -> Data:
     return replace(data, **fields, tau=torque, joints=links, truth={})
 
 
-def at_links(torque: Float[np.ndarray, "time dof"], joints: Joints) -> np.ndarray:
+def at_links(
+    torque: Float[np.ndarray, "time dof"], joints: Joints
+) -> Float[np.ndarray, "time links"]:
     """Return the sum of each link's row and its motor's, in which the spring between cancels."""
     links = joints.links.dof
     total = torque[:, :links].copy()
