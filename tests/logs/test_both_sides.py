@@ -100,3 +100,33 @@ def test_links_alone_have_the_torque_that_is_given(tmp_path):
     assert links.joints == Joints.revolute(2)
     np.testing.assert_array_equal(links.tau, recording.tau[:, 2:])
     np.testing.assert_array_equal(links.q, recording.q[:, :2])
+
+
+@pytest.mark.parametrize("side", ["q", "q_motor"])
+def test_a_torque_sensor_tells_the_other_side(tmp_path, side):
+    columns = written(tmp_path / "log.csv")
+    names = {"q": "link_pos_{}", "q_motor": "motor_pos_{}"}
+    stiffness = np.array([300.0, 60.0])
+    sensors = {}
+    for joint in range(2):
+        stretch = columns[f"motor_pos_{joint}"] - columns[f"link_pos_{joint}"]
+        sensors[f"sensor_{joint}"] = stiffness[joint] * stretch
+    written(tmp_path / "log.csv", **sensors)
+    patterns = {side: names[side], "tau": "torque_{}", "tau_link": "sensor_{}"}
+    if side == "q_motor":
+        patterns["q"] = names["q_motor"]
+    options = LogOptions(map=patterns, stiffness=(300.0, 60.0))
+    recording = read_log(tmp_path / "log.csv", options)
+    expected = read_log(tmp_path / "log.csv", LogOptions(map=NAMES))
+    assert recording.joints == expected.joints
+    np.testing.assert_allclose(recording.q, expected.q, atol=1e-12)
+
+
+def test_a_torque_sensor_needs_its_stiffness(tmp_path):
+    sensor = np.ones(200)
+    written(tmp_path / "log.csv", sensor_0=sensor, sensor_1=sensor)
+    patterns = {"q": "link_pos_{}", "tau": "torque_{}", "tau_link": "sensor_{}"}
+    with pytest.raises(DataError, match="--stiffness"):
+        read_log(tmp_path / "log.csv", LogOptions(map=patterns))
+    with pytest.raises(SettingsError, match="above zero"):
+        LogOptions(stiffness=(300.0, 0.0))

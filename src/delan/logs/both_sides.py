@@ -12,26 +12,50 @@ from typing import TypeVar
 import numpy as np
 from jaxtyping import Float
 
+from ..errors import DataError
 from ..joints import Dataset, Joints, Recording
 
 Columns = Mapping[str, Float[np.ndarray, "time dof"]]
 Data = TypeVar("Data", Recording, Dataset)
 
 
-def both_sides(columns: Columns, joints: Joints) -> tuple[Mapping[str, np.ndarray], Joints]:
-    """Return the columns of links and motors side by side, if the log has positions of motors.
+def both_sides(
+    columns: Columns,
+    joints: Joints,
+    stiffness: Float[np.ndarray, " dof"] | None = None,
+    source: str = "log",
+) -> tuple[Mapping[str, np.ndarray], Joints]:
+    """Return the columns of links and motors side by side, if the log has both.
 
+    Torque sensors, `tau_link`, give the deflection of their joints from their stiffness: then the
+    links are where `q_motor` and it say or, without that, the motors where `q` and it say.
     Velocities are used if those of both sides were logged, and differentiated otherwise, as
     accelerations are.
     """
+    columns = dict(columns)
+    speeds = [columns.get(name) for name in ("qd", "qd_motor")]
+    if "tau_link" in columns:
+        if stiffness is None:
+            problem = (
+                "tau_link needs the stiffness of the sensors in the joints: give --stiffness in "
+                "N m/rad from their data sheet, or leave it out by --map tau_link="
+            )
+            raise DataError(source, problem, column="tau_link")
+        deflection = columns["tau_link"] / stiffness
+        speeds = [None]
+        if "q_motor" in columns:
+            columns["q"] = columns["q_motor"] - deflection
+        else:
+            columns["q_motor"] = columns["q"] + deflection
     if "q_motor" not in columns:
-        return {name: values for name, values in columns.items() if name != "qd_motor"}, joints
+        columns.pop("qd_motor", None)
+        return columns, joints
     beside = {
         "q": np.concatenate([columns["q"], columns["q_motor"]], axis=1),
         "tau": np.concatenate([np.zeros_like(columns["tau"]), columns["tau"]], axis=1),
     }
-    if "qd" in columns and "qd_motor" in columns:
-        beside["qd"] = np.concatenate([columns["qd"], columns["qd_motor"]], axis=1)
+    if all(speed is not None for speed in speeds):
+        beside["qd"] = np.concatenate(speeds, axis=1)
     return beside, joints.with_motors()
 
 

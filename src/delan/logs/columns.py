@@ -154,6 +154,8 @@ def find_columns(sheet: Sheet, options: LogOptions) -> ColumnLayout:
     """Return the layout of a sheet; refuse one in which columns are missing or ambiguous."""
     finder = ColumnFinder(sheet, options)
     groups = finder.groups()
+    if "q" not in groups and {"q_motor", "tau_link"} <= groups.keys():
+        groups["q"] = groups["q_motor"]  # the sensors tell where the links are
     if "q" not in groups:
         refuse_without_joints(sheet)
     time, unit = finder.time()

@@ -173,7 +173,9 @@ def recordings_of(
         if layout.trajectory is not None:
             column = piece[layout.trajectory]
             trajectory = _whole_labels(sheet.source, layout.trajectory, column, done)
-        columns, joints = both_sides(conversion.columns(piece), conversion.joints)
+        columns, joints = both_sides(
+            conversion.columns(piece), conversion.joints, conversion.stiffness, sheet.source
+        )
         recording = Recording(
             t=stamps.seconds(piece, done, length),
             q=columns["q"],

@@ -154,12 +154,15 @@ def drives_of(model: Model) -> ElasticDrives | None:
         return None
     named = model.friction.named
     links = joints.links.dof
-    order = np.argsort(joints.motor_of)
-    at_motors = links + order
-    pairs = list(model.friction.settings.pairs)
+    at_motors = links + np.argsort(joints.motor_of)
+    pairs = model.friction.settings.pairs
     springs = []
-    for motor, joint in zip(at_motors.tolist(), range(links), strict=True):
-        springs.append(joints.dof + pairs.index(MotorPair(motor, joint, -1.0)))
+    for joint, motor in enumerate(at_motors.tolist()):
+        spring = MotorPair(motor, joint, -1.0)
+        if spring in pairs:
+            springs.append(joints.dof + pairs.index(spring))
+    if "spring" not in named or len(springs) < links:
+        return None
 
     def numbers(name: str, places: Sequence[int] | np.ndarray) -> PerJoint:
         if name not in named:
