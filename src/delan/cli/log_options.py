@@ -47,8 +47,8 @@ class TypedLogOptions:
         metavar="Q=COLUMNS",
         help="Columns of t, q, qd, qdd, tau, current, trajectory, of motors behind elastic joints "
         "(q_motor, qd_motor), of torque sensors in them (tau_link) or the commands q_des, qd_des, "
-        "tau_des, kp, kd: --map 'q=joint_pos_{}', --map 'tau=column{9-15}', --map q=a,b,c, the name of an array, or "
-        "'q=link.pos[0-2],motor.pos[3-5]'. May be repeated.",
+        "tau_des, kp, kd: --map 'q=joint_pos_{}', --map 'tau=column{9-15}', --map q=a,b,c, the "
+        "name of an array, or 'q=link.pos[0-2],motor.pos[3-5]'. May be repeated.",
     )
     join: list[str] | None = option(
         None,
