@@ -54,6 +54,11 @@ UNCERTAIN = 0.15
 FARTHEST = 2.5
 LEAST_ERROR = 0.02
 ITERATIONS = 5
+# A lag of the torque up to this [s], in this many steps, must leave this many times the squared
+# error that a resonance leaves.
+LONGEST_LAG = 0.05
+LAGS = 81
+EXPLAINED = 2.0
 # Lowest frequency that is looked at, in bins: the main lobe of the window hides what is below.
 FIRST_BIN = 4
 
@@ -204,21 +209,23 @@ def _resonance(
     # Far above, the noise of the positions makes the ratio too small.
     used = spectra.coherent & (frequencies < FARTHEST * frequencies[reversed_at])
     whole = _fitted(spectra, frequencies, used)
+    if whole is None or _is_lag(spectra, frequencies, used, whole.error):
+        return None
     part = np.arange(len(spectra.torque)) * PARTS // len(spectra.torque)
     others = []
     for number in range(PARTS):
         left = _Spectra(*(values[part != number] for values in spectra))
         others.append(_fitted(left, frequencies, used))
-    if whole is None or None in others:
+    each = np.array([other.frequency for other in others if other is not None])
+    if len(each) < PARTS:
         return None
-    each = np.array([other[0] for other in others if other is not None])
     # Of the jackknife; windows at the border of two parts overlap, which hardly matters.
     error = float(np.sqrt((PARTS - 1) / PARTS * np.sum((each - each.mean()) ** 2)))
-    frequency, fixed = whole
+    frequency = whole.frequency
     inside = frequencies[used].min() < frequency < frequencies[used].max()
     if error > UNCERTAIN * frequency or not inside:
         return None
-    return Resonance(joint, frequency, error, fixed)
+    return Resonance(joint, frequency, error, whole.fixed)
 
 
 def _first_reversed(spectra: _Spectra) -> int | None:
@@ -248,7 +255,7 @@ def _first_run(mask: Bool[np.ndarray, " bins"]) -> int | None:
 
 def _fitted(
     spectra: _Spectra, frequencies: Float[np.ndarray, " bins"], used: Bool[np.ndarray, " bins"]
-) -> tuple[float, float | None] | None:
+) -> "_Fitted | None":
     """Return f_r and f_a [Hz] of the ratio g (1 − f²/f_r²) / (1 − f²/f_a²) by least squares.
 
     f_a is None where the ratio does without it.
@@ -266,11 +273,42 @@ def _fitted(
         scale = weight / np.maximum(np.abs(1 - double.weights[2] * square), LEAST_ERROR)
     gain, slope, inverse = double.weights
     if inverse > 0 and gain > 0 and slope > 0 and double.error < single.error / 2:
-        return float(np.sqrt(gain / slope)), float(np.sqrt(1 / inverse))
+        fixed = float(np.sqrt(1 / inverse))
+        return _Fitted(float(np.sqrt(gain / slope)), fixed, double.error)
     gain, slope = single.weights
     if gain > 0 and slope > 0:
-        return float(np.sqrt(gain / slope)), None
+        return _Fitted(float(np.sqrt(gain / slope)), None, single.error)
     return None
+
+
+def _is_lag(
+    spectra: _Spectra,
+    frequencies: Float[np.ndarray, " bins"],
+    used: Bool[np.ndarray, " bins"],
+    error: float,
+) -> bool:
+    """Whether a delay and a low-pass of the torque explain the ratio nearly as well.
+
+    They turn its phase step by step, while a resonance turns it where the ratio is very small or
+    very large.
+    """
+    ratio = spectra.ratio[used]
+    angle = 2 * np.pi * frequencies[used]
+    weight = 1 / np.maximum(spectra.ratio_error[used], LEAST_ERROR * np.abs(ratio))
+    for delay in np.linspace(-1, 1, LAGS) * LONGEST_LAG:
+        for low_pass in np.linspace(0, 1, LAGS // 4) * LONGEST_LAG:
+            lagged = np.exp(-1j * angle * delay) / (1 + 1j * angle * low_pass)
+            if _solved([lagged], ratio, weight).error < EXPLAINED * error:
+                return True
+    return False
+
+
+class _Fitted(NamedTuple):
+    """Both frequencies [Hz], and the mean squared error of the ratio in units of its own."""
+
+    frequency: float
+    fixed: float | None
+    error: float
 
 
 class _Solution(NamedTuple):
