@@ -6,7 +6,7 @@ The road, in the order of `_Job`: **prepare** the log, split it into one **study
 
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -27,7 +27,7 @@ from ..simulation.replay import LogReplay
 from ..solvers.linearised import one_blas_thread
 from ..solvers.loss import SECONDS, Objective
 from ..solvers.stages import SAMPLES
-from .contenders import Chain, Constant, Network, SingleTraining, unconfirmed
+from .contenders import Chain, Constant, Network, SingleTraining, side_by_side, unconfirmed
 from .cutoff import CutoffSearch, PreparationChoice, choose_preparation
 from .elastic import ElasticOutcome, fit_both_sides
 from .fit_settings import FitOptions, FitSettings, fit_options
@@ -273,9 +273,7 @@ class _Job:
         motion = None
         if self.budget.left > 0:
             curve, motion = more_data(best.deployed, study.training, study.validation, keys)
-        seen: tuple[Resonance, ...] = ()
-        if isinstance(self.data, Recording):
-            seen = resonances(self.data, best.deployed, choice.settings.delay)
+        seen = resonances(self.data, best.deployed, choice.settings.delay)
         return _Outlook(trusted, other_motion, replay.result(), curve, motion, seen)
 
     def _prepare(self) -> _Prepared:
@@ -432,19 +430,7 @@ class _Job:
                 study = study.within(seconds)
         if self.stop.is_set():
             return entries
-        return entries + self._side_by_side(networks, study)
-
-    def _side_by_side(self, contenders: list[Contender], study: Study) -> list[Entry]:
-        """Fit networks at the same time, because XLA releases the interpreter while it computes."""
-        with ThreadPoolExecutor(max(1, len(contenders))) as pool:
-            futures = []
-            for contender in contenders:
-                futures.append(pool.submit(contender.fit, study.followed(contender.name)))
-            try:
-                wait(futures)
-            except KeyboardInterrupt:
-                self.stop.set()
-            return [future.result() for future in futures]
+        return entries + side_by_side(networks, study)
 
     def _trust(self, best: Entry, study: Study) -> Model:
         """Give the best model its band and its domain."""

@@ -118,13 +118,17 @@ class _Spectra(NamedTuple):
         return np.abs(self.ratio) * np.sqrt(share)
 
 
-def resonances(recording: Recording, model: Model, delay: float = 0.0) -> tuple[Resonance, ...]:
+def resonances(
+    recording: Recording | Dataset, model: Model, delay: float = 0.0
+) -> tuple[Resonance, ...]:
     """Return the resonances that a log shows beside its rigid model, none for a rigid robot.
 
     Args:
+        recording: the log as recorded; a dataset was filtered and thinned, and tells none.
         delay: lag of the torques behind the positions that is removed [s].
     """
-    if not model.promises.mechanics or model.joints.motor_of:
+    tells = isinstance(recording, Recording) and model.promises.mechanics
+    if not tells or model.joints.motor_of:
         return ()
     rate = 1 / usual_step(recording.t)
     recording = excerpt_of(recording, MOST_BYTES)
