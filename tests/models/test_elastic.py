@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import delan
+from delan.deploy.gate import examine
 from delan.errors import ModelError, SettingsError
-from delan.joints import Joints
+from delan.joints import JointLimits, Joints
 from delan.models.elastic import ElasticDrives, drives_of, motion_of_motors, with_springs
 from delan.models.geometry import model_of
 from delan.models.model import Model
@@ -121,6 +122,14 @@ def test_a_mechanism_keeps_its_structure_and_friction_behind_springs(terms):
     q, qd, qdd = jax.random.normal(jax.random.key(0), (3, 3))
     together = model.inverse_dynamics(*(jnp.concatenate([part, part]) for part in (q, qd, qdd)))
     np.testing.assert_allclose(together[:3], link.inverse_dynamics(q, qd, qdd), rtol=1e-6)
+
+
+def test_the_gate_refuses_springs_and_says_what_to_do(known, motion):
+    limits = JointLimits(
+        lower=np.full(4, -1.0), upper=np.ones(4), velocity=np.ones(4), torque=np.ones(4)
+    )
+    with pytest.raises(ModelError, match="delan simulate"):
+        examine(known, limits, motion.dataset())
 
 
 def test_a_rigid_model_has_no_springs():

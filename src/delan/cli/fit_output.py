@@ -188,8 +188,9 @@ def _show(request: FitRequest, report: FitReport) -> None:
         typer.echo(f"Motion to record next: {report.motion_file}")
     if report.verdict.decision != "refuse":
         typer.echo(f"C code: delan export {request.model_path}")
-        limits = "--log OTHER_LOG --limits LIMITS.toml"
-        typer.echo(f"May it drive? delan gate {request.model_path} {limits}")
+        if not report.fit.model.joints.motor_of:  # elastic joints are beyond the gate
+            limits = "--log OTHER_LOG --limits LIMITS.toml"
+            typer.echo(f"May it drive? delan gate {request.model_path} {limits}")
 
 
 def _models_table(report: FitReport) -> Table:
