@@ -9,7 +9,7 @@ from the motion: for the elastic model B θ̈ and friction, and what the links n
 
 import threading
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import equinox as eqx
 import numpy as np
@@ -60,6 +60,7 @@ class ElasticOutcome:
     rigid: float = float("nan")
 
 
+@runtime_checkable
 class Job(Protocol):
     """A call of `fit`: its data and options, the time it has, and how it is run."""
 

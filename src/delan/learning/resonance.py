@@ -56,9 +56,9 @@ LEAST_ERROR = 0.02
 ITERATIONS = 5
 # A lag of the torque up to this [s], in this many steps, must leave this many times the squared
 # error that a resonance leaves.
-LONGEST_LAG = 0.05
-LAGS = 81
-EXPLAINED = 2.0
+LONGEST_LAG = 0.02
+LAGS = 41
+EXPLAINED = 1.5
 # Lowest frequency that is looked at, in bins: the main lobe of the window hides what is below.
 FIRST_BIN = 4
 
