@@ -73,6 +73,7 @@ def page_of(report: FitReport) -> str:
         verdict=verdict_text(report),
         doubtful=report.verdict.decision != "deploy",
         summary=_summary(report),
+        elastic=bool(report.fit.model.joints.motor_of),
         relearned=report.chosen.relearned is not None,
         motion=motion_text(report.verdict),
         simulable=report.verdict.simulable,
@@ -109,8 +110,7 @@ def _summary(report: FitReport) -> str:
     if report.chosen.relearned is not None:
         text += f" in {parts} parts, each left out in turn to choose by; the model learned from all"
     else:
-        training = len(fit.training.samples)
-        validation = len(fit.validation.samples)
+        training, validation = len(fit.training.samples), len(fit.validation.samples)
         text += f": {training} to learn from, {validation} to choose by"
         between = samples - training - validation
         if between:
