@@ -164,7 +164,12 @@ class Joints:
         return self.pick(range(self.dof - len(self.motor_of)))
 
     def pick(self, numbers: Sequence[int]) -> "Joints":
-        """Return the joints at the given positions, in the given order, as rigid ones."""
+        """Return the joints at the given positions, in the given order.
+
+        A choice of them leaves motors and links behind, and has none of the former.
+        """
+        if list(numbers) == list(range(self.dof)):
+            return self
         names = []
         kinds = []
         for number in numbers:

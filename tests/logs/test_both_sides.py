@@ -8,10 +8,13 @@ import pytest
 from delan.errors import DataError, ModelError, SettingsError
 from delan.joints import Joints
 from delan.logs.both_sides import at_links, link_side
+from delan.logs.doctor import examine
 from delan.logs.options import LogOptions
 from delan.logs.preparation import prepare
-from delan.logs.reading import read_log
+from delan.logs.reading import log_parts, read_log
+from delan.logs.recording_file import provenance_of, write_converted
 from delan.models.dynamics import require_same_joints
+from tests.support.elastic_arm import ElasticArm
 
 NAMES = {"q": "link_pos_{}", "q_motor": "motor_pos_{}", "tau": "torque_{}"}
 
@@ -120,6 +123,26 @@ def test_a_torque_sensor_tells_the_other_side(tmp_path, side):
     expected = read_log(tmp_path / "log.csv", LogOptions(map=NAMES))
     assert recording.joints == expected.joints
     np.testing.assert_allclose(recording.q, expected.q, atol=1e-12)
+
+
+@pytest.mark.parametrize("form", ["npz", "csv"])
+def test_a_converted_log_keeps_links_and_motors_apart(tmp_path, form):
+    written(tmp_path / "log.csv")
+    options = LogOptions(map=NAMES)
+    recording = read_log(tmp_path / "log.csv", options)
+    path = tmp_path / f"converted.{form}"
+    parts = log_parts([tmp_path / "log.csv"], options)
+    with path.open("wb") as file:
+        write_converted(file, form, parts, provenance_of(recording, options, ["log.csv"]))
+    converted = read_log(path)
+    assert converted.joints == recording.joints
+    np.testing.assert_allclose(converted.q, recording.q)
+
+
+def test_the_check_does_not_take_a_link_for_a_joint_without_motor():
+    recording = ElasticArm().motion(0, seconds=6.0).log()
+    kinds = {finding.kind for finding in examine(recording) if finding.severity != "note"}
+    assert not kinds & {"unactuated", "dead"}
 
 
 def test_a_torque_sensor_needs_its_stiffness(tmp_path):

@@ -209,7 +209,7 @@ def _joints(sheet: Sheet, options: LogOptions, groups: Mapping[str, Group]) -> J
         dof = len(group.columns)
     else:
         dof = len(_joint_numbers(groups))
-    named = sheet.joints or joints_of(sheet, dof)
+    named = joints_of(sheet, dof) or sheet.joints
     if named is not None and named.dof == dof:
         return named
     _require_few(sheet, dof)
