@@ -1,13 +1,15 @@
 """Mechanisms whose joints depend on the coordinates, simulated in MuJoCo, found from joint logs.
 
     python -m benchmarks.mechanisms [palletiser] [wrist] [surgical] [serial] [elastic]
+        [elastic_noise]
 
 MuJoCo computes the torques of each tree of bodies, with the springs of its joints; the mechanism is
 in the rows of A, q_tree = A q, and the log holds q and τ = Aᵀ τ_tree alone. A fit gets the log and
 nothing else. Scores are nMSE of the torque on noise-free test motions, mean over joints, at the
 speed of the log and at twice that speed. `serial` counts the random serial arms that a structure
 was claimed for. `elastic` is a two-link arm with springs in its joints; the log holds positions of
-links and motors and torques of the motors, 5,000 rows, without velocities. All rows by default.
+links and motors and torques of the motors, 5,000 rows, without velocities. `elastic_noise` has
+encoders with noise. All rows by default.
 """
 
 import sys
@@ -414,7 +416,7 @@ def nmse(predicted: np.ndarray, measured: np.ndarray) -> float:
     return float(np.mean(np.mean((predicted - measured) ** 2, axis=0) / measured.var(axis=0)))
 
 
-ROWS = ("palletiser", "wrist", "surgical", "serial", "elastic")
+ROWS = ("palletiser", "wrist", "surgical", "serial", "elastic", "elastic_noise")
 
 
 def main(names: Sequence[str]) -> None:
@@ -423,7 +425,9 @@ def main(names: Sequence[str]) -> None:
         if name == "serial":
             results[name] = serial_row()
         elif name == "elastic":
-            results[name] = elastic_row() | {"with_noise": elastic_row(ENCODER_NOISE)}
+            results[name] = elastic_row()
+        elif name == "elastic_noise":
+            results[name] = elastic_row(ENCODER_NOISE)
         else:
             results[name] = mechanism_row(name)
         print(name, results[name])
