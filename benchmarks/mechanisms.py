@@ -386,7 +386,9 @@ def elastic_errors(result: Fit, motion: ArmMotion) -> dict[str, float]:
     predicted = predict_samples(result.model, dataset)
     links = joints.links.dof
     flat = torques_from_links(result.model, motion)
-    found = predict(result.model, "forward_dynamics", dataset.q, dataset.qd, dataset.tau)
+    with jax.enable_x64(True):
+        precise = in_precision(without_trust(result.model))
+        found = predict(precise, "forward_dynamics", dataset.q, dataset.qd, dataset.tau)
     inner = slice(MARGIN, -MARGIN)
     return {
         "nmse": nmse(at_links(predicted, joints), motion.tau),

@@ -95,6 +95,7 @@ def fit_both_sides(job: AnyJob) -> Any:
     result = _with(job, data, options=options).run()
     entry = result.entry("chain")
     found = drives_of(entry.deployed)
+    assert found is not None
     elastic = _motor_error(entry.cross)
     inertia = _usual_inertia(entry.deployed, data)
     if job.stop.is_set():

@@ -7,7 +7,7 @@ then their motors with the torques of the log. All that knows joints without a m
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Float
@@ -33,7 +33,6 @@ def both_sides(
     accelerations are.
     """
     columns = dict(columns)
-    speeds = [columns.get(name) for name in ("qd", "qd_motor")]
     if "tau_link" in columns:
         if stiffness is None:
             problem = (
@@ -42,7 +41,7 @@ def both_sides(
             )
             raise DataError(source, problem, column="tau_link")
         deflection = columns["tau_link"] / stiffness
-        speeds = [None]
+        columns.pop("qd", None)
         if "q_motor" in columns:
             columns["q"] = columns["q_motor"] - deflection
         else:
@@ -54,15 +53,15 @@ def both_sides(
         "q": np.concatenate([columns["q"], columns["q_motor"]], axis=1),
         "tau": np.concatenate([np.zeros_like(columns["tau"]), columns["tau"]], axis=1),
     }
-    if all(speed is not None for speed in speeds):
-        beside["qd"] = np.concatenate(speeds, axis=1)
+    if "qd" in columns and "qd_motor" in columns:
+        beside["qd"] = np.concatenate([columns["qd"], columns["qd_motor"]], axis=1)
     return beside, joints.with_motors()
 
 
 def link_side(data: Data, torque: Float[np.ndarray, "time links"]) -> Data:
     """Return the data of the links alone, driven by the given torque."""
     links = data.joints.links
-    fields = {}
+    fields: dict[str, Any] = {}
     for name in ("q", "qd", "qdd"):
         values = getattr(data, name)
         if values is not None:
