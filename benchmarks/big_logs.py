@@ -56,9 +56,10 @@ from delan.logs.reading import read_log
 from delan.logs.preparation import prepare
 from delan.cli.log_options import MEMORY, read_options
 from delan.logs.doctor import check_up
-from delan.learning.cutoff import choose_preparation
+from delan.learning.cutoff import CutoffSearch, choose_preparation
 recording, findings = check_up(read_log(sys.argv[1], read_options(memory=MEMORY)))
-choice = choose_preparation(recording, key=jax.random.key(0), seconds=float(sys.argv[2]))
+search = CutoffSearch(jax.random.key(0), seconds=float(sys.argv[2]))
+choice = choose_preparation(recording, search)
 done = prepare(recording, choice.settings).preparation
 rows = "all" if done.excerpt is None else done.excerpt.summary
 print(f"used {rows}; cut-off {choice.settings.cutoff:.3g} Hz, {done.samples} samples")

@@ -21,8 +21,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import scipy.io
+
+from delan.models.rigid_body import RigidBody
+from delan.motions.cosines import cosines
+from delan.robots.arms import WAM7
 
 from .results import read_results, write_results
 
@@ -52,13 +57,48 @@ def write_kuka(data: Path, folder: Path) -> None:
     scipy.io.savemat(folder / "kuka.mat", {"data": {"rec": record}})
 
 
-MADE: dict[str, Callable[[Path, Path], None]] = {"panda": write_panda, "kuka": write_kuka}
+# Motor radians per joint radian: gears, and a wrist whose last two joints share a motor.
+TRANSMISSION = np.diag([80.0, -100.0, 90.0, 50.0, 45.0, 32.0])
+TRANSMISSION[5, 4] = 32.0
+TORQUE_PER_AMPERE = 0.1
+TX40_RATE = 5000.0
+
+
+def write_tx40(_: Path, folder: Path) -> None:
+    """Write positions and currents of motors under the same names, without times, simulated.
+
+    The arm is the WAM with its last joint at rest, with friction and noise.
+    """
+    motion = cosines(WAM7.limits, key=jax.random.key(5), share=0.5, duration=20.0)
+    rows = motion.sample(1 / TX40_RATE)
+    moving = (np.arange(rows.q.shape[1]) < len(TRANSMISSION)).astype(float)
+    q, qd, qdd = rows.q * moving, rows.qd * moving, rows.qdd * moving
+    tau = RigidBody.from_urdf(WAM7.urdf()).rows(q, qd, qdd).total
+    tau = tau + 0.1 * tau.std(axis=0) * np.tanh(qd / 0.02)
+    noise = np.random.default_rng(0).standard_normal(tau.shape)
+    tau = (tau + 0.01 * tau.std(axis=0) * noise)[:, : len(TRANSMISSION)]
+    motors = q[:, : len(TRANSMISSION)] @ TRANSMISSION.T
+    # Power is the same on both sides of the gears.
+    currents = np.linalg.solve(TRANSMISSION.T, tau.T).T / TORQUE_PER_AMPERE
+    names = ",".join(f"motor{number}" for number in range(1, len(TRANSMISSION) + 1))
+    for name, values in (("positions", motors), ("currents", currents)):
+        np.savetxt(folder / f"{name}.csv", values, "%.6g", delimiter=",", header=names, comments="")
+
+
+MADE: dict[str, Callable[[Path, Path], None]] = {
+    "panda": write_panda,
+    "kuka": write_kuka,
+    "tx40": write_tx40,
+}
 # What is checked first, as it lies there.
-FOLDERS = {"panda": ".", "kuka": ".", "wam": "{data}/wam7_real_neg_500Hz.npz"}
+FOLDERS = {"panda": ".", "kuka": ".", "tx40": ".", "wam": "{data}/wam7_real_neg_500Hz.npz"}
 # The logs of each fit with their options; folders of robots are those of the data.
 LOGS = {
     "panda": "time.txt --join positions.txt --join torques.txt --join velocities.txt --columns 7",
     "kuka": "kuka.mat --map 'q=act_pos_se_deg[0-2],act_pos_mot_deg[3-5]'",
+    "tx40": "positions.csv --join currents.csv --map 'q=motor{{}}' --map "
+    "'current=currents.motor{{}}' --rate 5000 --gain 0.1 --transmission "
+    "'80,0,0,0,0,0;0,-100,0,0,0,0;0,0,90,0,0,0;0,0,0,50,0,0;0,0,0,0,45,0;0,0,0,0,32,32'",
     "wam": "{data}/wam7_real_neg_500Hz.npz --rate 500 --kp 200,300,100,100,10,10,2.5 "
     "--kd 7,15,5,2.5,.3,.3,.05 --offset q_des:0,.5876,0,1.36,0,-.321,-1.57",
     "ur3": "{data}/robots/ur3 --map t=mt --map q=mq --map qd=mdq --map tau=mtorque --flip tau",

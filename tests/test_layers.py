@@ -10,7 +10,7 @@ import delan
 
 ROOT = Path(__file__).parents[1] / "src" / "delan"
 LAYERS = [
-    {"errors", "text_file"},
+    {"errors", "text_file", "log_rows"},
     {"joints"},
     {"mechanics", "logs", "motions"},
     {"models"},

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from .errors import DataError, SettingsError
+from .log_rows import Excerpt, FileRows
 
 # Revolute and continuous joints turn [rad], prismatic joints slide [m]. A continuous joint has no
 # end stop, so its position is only known modulo a full turn.
@@ -269,40 +270,6 @@ class Trajectory:
     label: str
 
 
-class RowRange(NamedTuple):
-    """Rows [first, end) of a log, counted from 0, and the label of their trajectory."""
-
-    first: int
-    end: int
-    trajectory: int
-
-
-@dataclass(frozen=True)
-class Excerpt:
-    """The segments of a log that a recording holds when the whole log exceeds the memory limit.
-
-    Attributes:
-        rows, trajectories: their numbers in the whole log.
-        segments: rows without a break, spread evenly over the log. Each is one trajectory of the
-            recording, labelled by its index here.
-        seconds: median duration of a segment [s].
-    """
-
-    rows: int
-    trajectories: int
-    segments: tuple[RowRange, ...]
-    seconds: float
-
-    @property
-    def summary(self) -> str:
-        """Size of the excerpt, such as `12 % of the log: 31 segments of 60 s`."""
-        share = sum(segment.end - segment.first for segment in self.segments) / self.rows
-        noun = "segment" + "s" * (len(self.segments) != 1)
-        return (
-            f"{100 * share:.2g} % of the log: {len(self.segments)} {noun} of {self.seconds:.3g} s"
-        )
-
-
 class DriveGains(NamedTuple):
     """Stiffness [N m/rad or N/m] and damping [N m s/rad or N s/m] of each joint's controller."""
 
@@ -316,9 +283,9 @@ class Recording:
 
     `trajectory` labels the rows. Time increases inside each trajectory and may restart in the next.
     `truth` may hold torque components known from a simulation (keys of `COMPONENTS`).
-    `excerpt` says which rows of a larger log these are; None means all of them.
-    `torque_source` says where the torques come from; `gains` are those of the controller, if the
-    torques were computed with them.
+    `excerpt` says which rows of a larger log these are; None means all of them. `files` are those
+    of the whole log; none are known of chosen rows. `torque_source` says where the torques come
+    from; `gains` are those of the controller, if the torques were computed with them.
     """
 
     t: Float[np.ndarray, " time"]
@@ -331,6 +298,7 @@ class Recording:
     joints: Joints
     source: str = "recording"
     excerpt: Excerpt | None = None
+    files: tuple[FileRows, ...] = ()
     torque_source: TorqueSource = "logged"
     gains: DriveGains | None = None
 
@@ -355,7 +323,7 @@ class Recording:
 
     def rows(self, chosen: np.ndarray | slice) -> "Recording":
         """Return the rows of a boolean mask, an index array or a slice."""
-        return replace(self, **_chosen(self, COLUMNS, chosen))
+        return replace(self, **_chosen(self, COLUMNS, chosen), files=())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -93,14 +93,16 @@ def test_columns_without_names_are_guessed_by_their_numbers(tmp_path):
         assert word in payload["command"]
 
 
-def test_a_model_remembers_the_options_of_its_log(tmp_path):
+@pytest.mark.parametrize("command", ["evaluate", "simulate"])
+def test_a_model_remembers_the_options_of_its_log(command, tmp_path):
     two = models.motion(600, 0)
     data = {name: getattr(two, name) for name in ("t", "q", "tau")}
     path = odd_table(tmp_path / "a.csv", data)
     model = tmp_path / "m.delan"
     kept = {"map": {"t": "clock", "q": "axis{}", "tau": "push{}"}, "degrees": True}
     storage.save(models.originals()["chain"], model, provenance={"log_options": kept})
-    result = RUNNER.invoke(app, ["evaluate", str(model), str(path)])
+    words = {"evaluate": [str(path)], "simulate": ["--log", str(path), "--windows", "2"]}
+    result = RUNNER.invoke(app, [command, str(model), *words[command]])
     assert result.exit_code == 0, result.output
     assert "is read as the log of the fit was: --map t=clock" in result.output
 
@@ -163,6 +165,32 @@ def test_files_of_one_log_are_put_together(tmp_path):
     assert RUNNER.invoke(app, words[1:]).exit_code in (0, 1)
     without = [word for word in words[1:] if word not in ("--columns", "7")]
     assert "give --columns 7" in RUNNER.invoke(app, without).output
+
+
+def test_files_with_the_same_columns_are_told_apart_by_their_names(tmp_path):
+    data = motion(200, dof=2)
+    for name, values in (("run_positions", data["q"]), ("run_currents", data["tau"])):
+        table(tmp_path / f"{name}.csv", {f"motor{joint + 1}": values[:, joint] for joint in (0, 1)})
+    shown = RUNNER.invoke(app, ["check", str(tmp_path), "--json"])
+    payload = json.loads(shown.stdout)
+    assert {need.rpartition(": ")[2] for need in payload["needs"]} == {"--rate HZ", "--gain K,…"}
+    words = payload["command"].replace("HZ", "100").replace("K,…", "2,3")
+    checked = RUNNER.invoke(app, [*shlex.split(words)[1:], "--json", "--save"])
+    assert checked.exit_code in (0, 1), checked.output
+    recording = read_log(tmp_path / "run_positions.csv")
+    np.testing.assert_allclose(recording.q, data["q"])
+    np.testing.assert_allclose(recording.tau, data["tau"] * [2, 3])
+
+
+def test_files_whose_columns_say_what_they_hold_are_put_together(tmp_path):
+    data = motion(200, dof=2)
+    for name, quantity in (("a", "q"), ("b", "tau")):
+        columns = {f"{quantity}{joint}": data[quantity][:, joint] for joint in (0, 1)}
+        table(tmp_path / f"{name}.csv", {"t": data["t"], **columns})
+    payload = json.loads(RUNNER.invoke(app, ["check", str(tmp_path), "--json"]).stdout)
+    assert payload["command"] == f"delan check {tmp_path / 'a.csv'} --join b.csv"
+    assert payload["understood"]
+    assert RUNNER.invoke(app, [*payload["command"].split()[1:], "--json"]).exit_code in (0, 1)
 
 
 def test_a_guess_takes_moving_columns_no_switches_and_only_what_is_needed(tmp_path):

@@ -12,6 +12,7 @@ from delan.deploy.bounds import chain_bound, prove
 from delan.deploy.friction_bounds import driving_friction, friction_bound
 from delan.deploy.network_bounds import _CURVES, _Interval, largest_number, network_bound
 from delan.joints import Joints
+from delan.models.chain import LagrangianChain, Slack
 from delan.models.friction import Friction, FrictionSettings
 from delan.models.geometry import from_rigid_body
 from delan.models.networks import LagrangianNetwork, LagrangianNetworkSettings
@@ -65,7 +66,14 @@ def test_the_inertia_of_links_without_rotors_is_bounded_below():
     assert 0.2 * least < bound <= least
 
 
-@pytest.mark.parametrize("make", [coupled_chain, parallelogram])
+def searched_chain() -> LagrangianChain:
+    """A chain whose coupling a search has changed, beside what its settings say."""
+    chain = coupled_chain()
+    slack = Slack(jnp.full((3, 3), 1.5), jnp.ones((3, 3), dtype=bool))
+    return eqx.tree_at(lambda item: item.slack, chain, slack, is_leaf=lambda leaf: leaf is None)
+
+
+@pytest.mark.parametrize("make", [coupled_chain, parallelogram, searched_chain])
 def test_bounds_of_coupled_joints_hold_at_random_states(make):
     chain = make()
     lower, upper = np.full(3, -2.0), np.full(3, 3.0)

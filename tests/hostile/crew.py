@@ -58,7 +58,7 @@ def _piece(name: str, seed: int, cases: range) -> Outcome:
         outcome.add(done)
         if problem is None:
             break
-        outcome.faults.append(f"seed {seed} case {reached}: {problem}")
+        outcome.blame("dead or stuck process", f"seed {seed} case {reached}: {problem}")
         outcome.cases += 1
         cases = range(reached + 1, cases.stop)
     return outcome

@@ -1,7 +1,9 @@
 """Logs of every format that were changed, through check, fit up to its training, and evaluate."""
 
-from collections.abc import Sequence
+import shutil
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -16,10 +18,45 @@ from delan.logs.reading import read_log
 from tests.hostile import models
 from tests.hostile.trial import Outcome, command
 from tests.logs.test_damaged_logs import damaged
-from tests.support.log_writers import PACKED_WRITERS, WRITERS
+from tests.support.log_writers import (
+    NAMES,
+    PACKED_WRITERS,
+    WRITERS,
+    write_joint_messages,
+    write_topics,
+)
 
+Columns = dict[str, np.ndarray]
+
+
+def _storage(write: Callable[[Path, Columns], Path], path: Path, data: Columns) -> Path:
+    """Return the storage of a bag alone, without its folder."""
+    folder = path.with_name(f"{path.name}_bag")
+    try:
+        write(folder, data)
+        return next(folder.glob("*.mcap")).rename(path)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _several_topics(folder: Path, data: Columns) -> Path:
+    """States without torques, torques beside them as plain numbers, and a gripper between."""
+    names = list(NAMES[: data["q"].shape[1]])
+    states: list[Any] = []
+    for q, qd in zip(data["q"], data["qd"], strict=True):
+        states.append({"name": names, "position": q, "velocity": qd})
+    gripper = {"name": ["finger"], "position": np.ones(1)}
+    topics = {"/joint_states": [*states, gripper], "/joint_torques": list(data["tau"])}
+    return write_topics(folder, topics)
+
+
+BAGS: dict[str, Callable[[Path, Columns], Path]] = {
+    "bag of topics": partial(_storage, _several_topics)
+}
+for kind in ("controller", "old_controller", "dynamic", "trajectory"):
+    BAGS[f"bag of {kind}"] = partial(_storage, partial(write_joint_messages, kind=kind))
 # Every form of a log.
-FORMS = WRITERS | PACKED_WRITERS
+FORMS = WRITERS | PACKED_WRITERS | BAGS
 # Share of the logs that are drawn, which takes a second.
 SHOWN = 0.02
 # Values that stand where others were, and what is done with times.

@@ -194,7 +194,8 @@ def rewritten(path: Path, arrays: dict[str, np.ndarray], header: dict[str, Any])
     except (ValueError, TypeError):
         described["checksum"] = "0" * 64
     data = array_file.to_bytes(
-        {name: np.ascontiguousarray(array) for name, array in arrays.items()},
+        # Not `ascontiguousarray`, which makes rows of single numbers.
+        {name: np.asarray(array, order="C") for name, array in arrays.items()},
         metadata={"delan": json.dumps(described)},
     )
     path.write_bytes(data)

@@ -112,7 +112,8 @@ class Trial:
         print(
             f"{number}: {case}: code {run.code}, {run.seconds:.1f} s, {run.rows} rows", flush=True
         )
-        outcome.faults += [f"case {number} ({case}): {problem}" for problem in problems]
+        for problem in problems:
+            outcome.blame("signal", f"case {number} ({case}): {problem}")
         if problems:
             print(run.output, flush=True)
 

@@ -28,8 +28,9 @@ from delan.errors import LONGEST_LINES, DelanError
 # memory that no case may take [MB]. Who waits for nothing is found by `crew.STUCK`.
 LONGEST = 20.0
 MOST_MEMORY = 1000.0
-# Cases after which compiled programs are forgotten.
+# Cases and memory [MB] after which compiled programs are forgotten.
 FORGET = 100
+FULL = 700.0
 # A log of this size is longer than any message; more on stderr is a flood.
 MOST_OUTPUT = 100_000
 
@@ -50,6 +51,7 @@ class Outcome:
         cases: number of files tried.
         answers: how often each step answered or refused.
         faults: what broke, with the case that broke it.
+        kinds: how many of the faults are of each kind, such as `traceback`, `hang`, `partial file`.
         longest, slowest: seconds of the longest step, and which one it was.
         memory: the most memory that a process had in use [MB].
     """
@@ -57,15 +59,22 @@ class Outcome:
     cases: int = 0
     answers: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
+    kinds: Counter[str] = field(default_factory=Counter)
     longest: float = 0.0
     slowest: str = ""
     memory: float = 0.0
+
+    def blame(self, kind: str, text: str) -> None:
+        """Count a fault."""
+        self.kinds[kind] += 1
+        self.faults.append(text)
 
     def add(self, other: "Outcome") -> None:
         """Add what another process has counted."""
         self.cases += other.cases
         self.answers += other.answers
         self.faults += other.faults
+        self.kinds += other.kinds
         self.memory = max(self.memory, other.memory)
         if other.longest > self.longest:
             self.longest = other.longest
@@ -102,11 +111,11 @@ class Outcome:
             self.answers[f"{step} refused"] += 1
             self._look_at(str(error), step, case)
         except HangingError:
-            self.faults.append(f"{case}, {step}: no end after {LONGEST:g} s")
+            self.blame("hang", f"{case}, {step}: no end after {LONGEST:g} s")
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 raise
-            self.faults.append(f"{case}, {step}: {_place_of(error)}")
+            self.blame("traceback", f"{case}, {step}: {_place_of(error)}")
         self._look_at(out.getvalue(), step, case, MOST_OUTPUT)
         seconds = time.process_time() - began
         if seconds > self.longest:
@@ -117,30 +126,30 @@ class Outcome:
     def _look_at(self, text: str, step: str, case: str, most: int = LONGEST_LINES) -> None:
         odd = {character for character in text if not character.isprintable()} - {"\n"}
         if odd:
-            self.faults.append(f"{case}, {step}: the characters {odd} reach the terminal")
+            self.blame("message", f"{case}, {step}: the characters {odd} reach the terminal")
         if len(text) > most:
-            self.faults.append(f"{case}, {step}: a message of {len(text)} characters")
+            self.blame("message", f"{case}, {step}: a message of {len(text)} characters")
 
     def end_case(self, folder: Path, case: str) -> None:
         """Count a case, and note partial files that a step left behind."""
         self.cases += 1
-        self.memory = most_memory()
-        if self.cases % FORGET == 0:
+        self.memory = memory("VmHWM")
+        if self.cases % FORGET == 0 and memory("VmRSS") > FULL:
             # Every odd shape has its compiled programs, which a command would take with it.
             jax.clear_caches()
         for path in folder.rglob("*.part"):
-            self.faults.append(f"{case}: left {path.name}")
+            self.blame("partial file", f"{case}: left {path.name}")
             path.unlink()
 
 
-def most_memory() -> float:
-    """Return the most memory that this process had in use [MB]."""
+def memory(kind: str) -> float:
+    """Return the memory of this process [MB]: `VmRSS` now, `VmHWM` the most it had."""
     # The peak of `getrusage` is that of the process which started this one, if it was larger.
     status = Path("/proc/self/status")
     if not status.exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
-    return int(lines["VmHWM"].split()[0]) / 1024
+    return int(lines[kind].split()[0]) / 1024
 
 
 def command(*arguments: object) -> None:

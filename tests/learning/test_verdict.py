@@ -55,6 +55,15 @@ def test_a_network_must_be_clearly_better_than_a_chain(fit):
         assert ranked(entries, new_motion=True)[0].name == winner
 
 
+def test_what_cannot_be_exported_does_not_win(fit):
+    chain, _, feedforward, constant = fit.entries
+    both = replace(chain.model, residual=feedforward.model.residual)
+    beside = replace(feedforward, name="residual", model=both)
+    entries = [crossed(beside, fit, (0.0001,)), constant, crossed(chain, fit, (0.02,))]
+    order = [entry.name for entry in ranked(entries, new_motion=True)]
+    assert order == ["chain", "residual", "constant"]
+
+
 def test_where_the_log_has_no_new_motion_structure_decides(fit):
     entries = contest(fit, (0.02, 0.02), (0.001,))
     assert ranked(entries, new_motion=False)[0].name == "chain"

@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 from delan.cli.check_command import check_log
 from delan.cli.main import app
 from delan.errors import DataError, SettingsError
-from delan.joints import JointLimits, Joints, Recording, RowRange
+from delan.joints import JointLimits, Joints, Recording
+from delan.log_rows import RowRange
 from delan.logs import reading
 from delan.logs.doctor import Finding, cases, check_up_parts, examine, large_logs
 from delan.logs.doctor.checked_log import DescribedRobot
@@ -186,7 +187,7 @@ def test_a_fault_in_the_last_file_is_found_where_it_is(tmp_path):
     assert gap.rows == ((59_000, 59_001),)
     assert gap.trajectory == 11
     assert gap.row == 59_000
-    assert "row 59000" in gap.text
+    assert "row 4000 of 011.npz" in gap.text
     lost = result(findings, "non_finite")
     assert (lost.column, lost.joint, lost.rows) == ("q", 1, ((59_500, 59_501),))
     assert lost.row == 59_500

@@ -221,6 +221,7 @@ def test_sliding_joints_are_kept_beside_a_log(tmp_path):
         ("rate = true", "rate is True"),
         ("degrees = ", "is no TOML"),
         ("kp = ['a']", "kp is"),
+        ("join = [3]", "join is"),
         ("flip = {tau = 3}", "flip is"),
         ("gain = [1" + "0" * 400 + "]", "an integer that no float can hold"),
         ("rate = 1" + "0" * 5000, "is no TOML"),

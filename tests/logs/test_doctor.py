@@ -134,6 +134,19 @@ def test_positions_alone_in_degrees_are_one_error_with_its_remedy(tmp_path, size
     assert json.loads(ran.stdout)["errors"] == 0
 
 
+@pytest.mark.parametrize(("kind", "unit"), [("turning", "deg"), ("sliding", "0.001")])
+def test_the_unit_of_one_joint_is_that_of_its_kind(kind, unit):
+    log = clean("sliding", noisy=True)
+    joint = np.flatnonzero(getattr(log.joints, kind))[0]
+    far = log.q.copy()
+    far[:, joint] *= 300
+    scales = []
+    for finding in examine(replace(log, q=far, qd=None)):
+        if "scale" in finding.measured:
+            scales.append(finding.measured["scale"].split(",")[joint])
+    assert scales == [unit]
+
+
 def test_degrees_of_the_turning_joints_alone_are_one_error():
     log = clean("sliding", noisy=True)
     found = serious(examine(replace(log, q=np.where(log.joints.turning, np.degrees(log.q), log.q))))
@@ -439,7 +452,8 @@ def test_findings_are_sorted_and_complete():
         assert payload["why"] == WHY[finding.kind]
         assert payload["remedy"]
         assert set(payload) == {
-            *("kind", "severity", "joint", "column", "trajectory", "rows", "text", "why", "remedy"),
+            *("kind", "severity", "joint", "column", "trajectory", "rows", "file"),
+            *("text", "why", "remedy"),
         }
 
 
@@ -641,6 +655,21 @@ def test_a_log_without_any_time_has_one_finding():
     log = clean("two-link")
     found = serious(examine(replace(log, t=np.full(len(log.t), np.nan))))
     assert [(item.kind, item.column) for item in found] == [("non_finite", "t")]
+
+
+def test_numbers_with_larger_steps_where_they_are_larger_are_not_stuck():
+    """A motor's angle of 100 rad written with six digits, at a turning point, read at 5 kHz."""
+    t = np.arange(40_000) / 5000
+    angle = 20 + 80.1 * np.sin(np.pi * t) + 3 * np.sin(2.3 * np.pi * t + 1)
+    written = np.array([float(f"{value:.6g}") for value in angle])
+    log = Recording(
+        t=t,
+        q=written[:, None] / 80,
+        tau=np.sin(angle / 80 + 20 * t)[:, None],
+        trajectory=np.zeros(len(t), dtype=int),
+        joints=Joints.revolute(1),
+    )
+    assert "stuck" not in [item.kind for item in examine(log)]
 
 
 @pytest.mark.parametrize("every", [8, 20])

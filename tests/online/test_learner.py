@@ -254,13 +254,14 @@ def test_a_learner_in_a_process_learns_dies_and_comes_back():
     assert not learner.alive
 
 
-def test_a_learner_that_is_killed_while_it_starts_is_started_again():
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_learner_that_is_killed_or_frozen_while_it_starts_is_started_again(sent):
     learner = ProcessLearner(Task(PENDULUM, DT, SMALL, seed=0))
     starting = threading.Thread(target=learner.start, daemon=True)
     starting.start()
     while learner.pid is None:
         time.sleep(0.01)
-    os.kill(learner.pid, signal.SIGKILL)
+    os.kill(learner.pid, sent)
     starting.join(120.0)
     try:
         assert learner.ready

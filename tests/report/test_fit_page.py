@@ -9,12 +9,12 @@ import jax
 import numpy as np
 import pytest
 
-from delan.joints import Excerpt, RowRange
 from delan.learning.fit import Fit
 from delan.learning.scores import TorqueSize, evaluate, nmse_interval, time_blocks
 from delan.learning.study import Entry
 from delan.learning.uncertainty import TrustSettings, coverage, trust
 from delan.learning.verdict import Verdict
+from delan.log_rows import Excerpt, RowRange
 from delan.logs.doctor.finding import Case, Finding
 from delan.logs.preparation import prepare
 from delan.report.fit_figures import (

@@ -261,7 +261,8 @@ def write_joint_messages(path: Path, data: dict[str, np.ndarray], kind: str) -> 
     with Writer(path, version=9, storage_plugin=StoragePlugin.MCAP) as writer:
         topic = writer.add_connection("/joints", name, typestore=store)
         for row, stamp in enumerate(stamps[:1] if kind == "trajectory" else stamps):
-            message = types[name](header=header(stamp), joint_names=list(NAMES), **content(row))
+            joints = list(NAMES[: data["q"].shape[1]])
+            message = types[name](header=header(stamp), joint_names=joints, **content(row))
             writer.write(topic, stamp, store.serialize_cdr(message, name))
     return path
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +23,7 @@ from .app import (
     write_picture,
 )
 from .log_options import LogsArgument, described_robot, name_of, takes_log_options
-from .unknown_log import asked_options, explain, next_command
+from .unknown_log import ask, explain, next_command
 
 if TYPE_CHECKING:
     from ..joints import Joints, Recording
@@ -68,7 +68,8 @@ def check(*, request: CheckRequest, log_options: Any) -> None:
     read.
     """
     if request.ask:
-        log_options = asked_options(request.log, log_options)
+        logs, log_options = ask(request.log, log_options)
+        request = replace(request, log=list(logs))
     try:
         recording, findings = check_log(request.log, log_options, request.urdf)
     except (DataError, UnreadableLogsError) as error:
@@ -80,7 +81,7 @@ def check(*, request: CheckRequest, log_options: Any) -> None:
         from ..report.check_picture import draw_check
 
         write_picture(draw_check(recording, findings), request.plot)
-    following = None
+    following = _mended_file(findings, log_options, recording)
     options = _following(findings, log_options, recording.joints)
     if options is not None:
         following = next_command("fit", request.log, options)
@@ -125,6 +126,29 @@ def _following(
             return None  # the remedy of the finding says what to do
         options = repair.options(options, joints)
     return without_dead(findings, options, joints)
+
+
+def _mended_file(
+    findings: Sequence["Finding"], options: "LogOptions", recording: "Recording"
+) -> str | None:
+    """Return the command that keeps what mends a file whose signs contradict those of others.
+
+    There is none if another trajectory of the file is right, or if signs were typed for all files.
+    """
+    from ..log_rows import file_of_row
+
+    reversed_files = [item for item in findings if "option" in item.measured]
+    reversed_files = [item for item in reversed_files if item.severity == "error" and item.file]
+    if not reversed_files or options.flip:
+        return None
+    worst = reversed_files[0]
+    file = file_of_row(worst.files, worst.rows[0][0])
+    rows, _ = _rows_and_trajectories(recording)
+    end = min([rows, *(other.start for other in worst.files if other.start > file.start)])
+    if "[" in file.source or worst.rows != ((file.start, end),):
+        return None
+    path = Path(file.source.split(" + ")[0])
+    return f"{next_command('check', [path], options)} {worst.measured['option']} --save"
 
 
 def check_log(

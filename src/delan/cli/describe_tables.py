@@ -70,7 +70,7 @@ def show(description: Description) -> None:
         if friction.settings.stops:
             console.print(STOP)
     for note in description.notes:
-        console.print(f"Note: {note}.")
+        console.print(f"Note: {note.removesuffix('.')}.")
 
 
 def _origin(description: Description) -> Iterator[str]:

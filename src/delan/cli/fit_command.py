@@ -88,8 +88,7 @@ def _fitted(request: FitRequest, log_options: "LogOptions") -> tuple["FitReport"
 
     name = name_of(request.log)
     recording, findings, log_options = _checked(request, log_options)
-    if request.test is not None:
-        require_test_log(request.test, log_options, recording)
+    require_test_log(request, log_options, recording)
     warn_of(findings)
     if request.resume and request.checkpoint is not None and not request.checkpoint.exists():
         say(f"there is no checkpoint {request.checkpoint}; starting anew")

@@ -22,10 +22,10 @@ from ..learning.study import Entry
 from ..learning.uncertainty import coverage
 from ..logs.doctor.finding import Finding
 from ..logs.excerpts import share_known, sketch
-from ..logs.option_text import plain_options, with_stored
+from ..logs.option_text import plain_options, typed_options, with_stored
 from ..logs.options import LogOptions
 from ..logs.preparation import prepare
-from ..logs.reading import log_files, read_log, stream_log
+from ..logs.reading import log_files, read_log, says_how_to_read, stream_log
 from ..models.dynamics import require_same_joints
 from ..report.elastic_text import as_fields as elastic_fields
 from ..report.elastic_text import elastic_notes
@@ -54,8 +54,23 @@ def warn_of(findings: tuple[Finding, ...]) -> None:
         say(f"the log has errors ({names}); `delan check` says where they are and what to do")
 
 
-def require_test_log(test: Path, options: LogOptions, recording: Recording) -> None:
+def _test_options(request: FitRequest, test: Path, options: LogOptions) -> LogOptions:
+    """Return the options of the test log: those of the log, unless it has options of its own."""
+    if says_how_to_read([test]):
+        return options
+    log = log_files(request.log[0])[0]
+    alike = with_stored(log, options)
+    if alike != options:
+        say(f"{test.name} is read as {log.name} is: {typed_options(alike)}")
+    return alike
+
+
+def require_test_log(request: FitRequest, options: LogOptions, recording: Recording) -> None:
     """Find out from its first rows, before the training, that the test log is of another robot."""
+    test = request.test
+    if test is None:
+        return
+    options = _test_options(request, test, options)
     first = next(stream_log(test, options, rows=FIRST_ROWS, sound=False))
     columns = {name: getattr(first, name)[:1] for name in ("t", "q", "tau", "trajectory")}
     # Only the joints are compared: positions stand for velocities, which a log need not have.
@@ -123,7 +138,7 @@ def _with_test(
     """Return the report with the errors of every model on the test log."""
     say(f"scoring on {test.name}")
     result = report.fit
-    recording = read_log(test, log_options)
+    recording = read_log(test, _test_options(request, test, log_options))
     _require_unseen(test, report.sketch, recording)  # before, only its first rows were compared
     if request.urdf is not None:
         recording = replace(recording, joints=result.dataset.joints)

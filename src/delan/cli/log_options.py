@@ -153,7 +153,7 @@ def read_options(**options: Any) -> "LogOptions":
     given |= {"start": typed.from_, "end": typed.to, "join": tuple(typed.join or ())}
     for name in ("gain", "kp", "kd", "stiffness"):
         if getattr(typed, name) is not None:
-            given[name] = _numbers(f"--{name}", getattr(typed, name))
+            given[name] = numbers_of(f"--{name}", getattr(typed, name))
     for name in ("scale", "offset"):
         texts = getattr(typed, name) or ()
         given[name] = dict(_factors(f"--{name}", text) for text in texts)
@@ -183,7 +183,8 @@ def _pair(option: str, text: str, sign: str, example: str) -> tuple[str, str]:
     return left.strip(), right.strip()
 
 
-def _numbers(option: str, text: str) -> tuple[float, ...]:
+def numbers_of(option: str, text: str) -> tuple[float, ...]:
+    """Return the numbers of an option, one for all joints or one each."""
     try:
         return tuple(map(_number, text.split(",")))
     except ValueError:
@@ -211,7 +212,7 @@ def _number(text: str) -> float:
 
 def _factors(option: str, text: str) -> tuple[str, tuple[float, ...]]:
     quantity, numbers = _pair(option, text, ":", "q:0.001,0.001,0.002")
-    return quantity, _numbers(option, numbers)
+    return quantity, numbers_of(option, numbers)
 
 
 def _transmission(text: str) -> tuple[tuple[float, ...], ...]:
@@ -230,7 +231,7 @@ def _transmission(text: str) -> tuple[tuple[float, ...], ...]:
     matrix = []
     for row in rows:
         cells = re.split(r"[,;\s]+", row.strip().strip(",;"))
-        matrix.append(_numbers("--transmission", ",".join(cells)))
+        matrix.append(numbers_of("--transmission", ",".join(cells)))
     return tuple(matrix)
 
 
@@ -254,9 +255,10 @@ def _joints(text: str) -> tuple[int | str, ...]:
 
 def name_of(logs: Sequence[Path]) -> str:
     """Return the name of the only log, or that of the first and how many follow."""
+    first = logs[0].name or logs[0].resolve().name  # that of "." is empty
     if len(logs) == 1:
-        return logs[0].name
-    return f"{logs[0].name} and {len(logs) - 1} more"
+        return first
+    return f"{first} and {len(logs) - 1} more"
 
 
 def read_for_model(
@@ -270,7 +272,7 @@ def read_for_model(
     from ..logs.preparation import PreparationSettings, prepare
     from ..logs.reading import read_log
 
-    options = _remembered(model, stored, logs, options)
+    options = remembered(model, stored, logs, options)
     recording = with_kinds_of(stored.model.joints, read_log(list(logs), options))
     say_if_excerpt(recording, name_of(logs))
     settings = PreparationSettings()
@@ -279,18 +281,16 @@ def read_for_model(
     return recording, prepare(recording, settings)
 
 
-def _remembered(
+def remembered(
     model: Path, stored: "StoredModel", logs: Sequence[Path], options: "LogOptions"
 ) -> "LogOptions":
-    from ..logs.option_text import merged, options_of, plain_options, stored_options, typed_options
-    from ..logs.reading import is_converted, log_files
+    """Return the options of logs for a model: those given, or else those of its own log."""
+    from ..logs.option_text import merged, options_of, plain_options, typed_options
+    from ..logs.reading import says_how_to_read
 
     kept = stored.header.get("log_options")
-    if not kept or plain_options(options) or is_converted(list(logs)):
+    if not kept or plain_options(options) or says_how_to_read(logs):
         return options
-    for log in logs:
-        if any(stored_options(file) is not None for file in log_files(log)):
-            return options
     known = options_of(kept, f"{model}, log_options")
     say(f"{name_of(logs)} is read as the log of the fit was: {typed_options(known)}")
     return merged(known, options)

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from ..errors import DataError, SettingsError
 from .app import JsonOption, ModelArgument, app, command, plain, say, say_if_excerpt
-from .log_options import name_of, takes_log_options, with_kinds_of
+from .log_options import name_of, remembered, takes_log_options, with_kinds_of
 
 if TYPE_CHECKING:
     from ..joints import Recording
@@ -57,7 +57,9 @@ def simulate(
     from ..storage import read_model
 
     began = time.perf_counter()
-    learned = read_model(model).model
+    stored = read_model(model)
+    learned = stored.model
+    log_options = remembered(model, stored, log, log_options)
     recording = with_kinds_of(learned.joints, _recording(log, log_options))
     say_if_excerpt(recording, name_of(log))
     settings = ReplaySettings(windows=windows)

@@ -5,7 +5,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -28,6 +28,15 @@ _QUESTIONS = {
     "q": "positions",
     "qd": "velocities (empty: none)",
     "tau": "torques (empty: none)",
+}
+# Quantities that make those unnecessary.
+_INSTEAD = {"tau": ("current", "q_des")}
+# Options that are asked for, with the form of an answer.
+_NUMBERS = {
+    "rate": "Hz",
+    "gain": "one number, or one a joint: 0.1,0.2",
+    "kp": "one number, or one a joint: 80,60",
+    "kd": "one number, or one a joint: 2,1",
 }
 
 
@@ -96,7 +105,7 @@ def _guess(logs: Sequence[Path], options: "LogOptions") -> "LayoutGuess | None":
             return None  # a later file is an exception among them rather than a new form
         own = with_stored(files[0], options)
         guess = guess_layout(next(iter(open_sheets(files[0], own, gaps=True))), own)
-        if options.join or len(guess.columns) != 1:
+        if options.join or guess.readable:
             return guess
         beside = log_files(files[0].parent) if len(files) == 1 else files
         return guess_files(beside, own) or guess
@@ -145,25 +154,57 @@ def _show(guess: "LayoutGuess") -> None:
         console.print(f"and {len(guess.columns) - _MOST_SHOWN} more")
 
 
-def asked_options(logs: Sequence[Path], options: "LogOptions") -> "LogOptions":
-    """Ask for the columns of a log that is not understood; in a script nothing is asked."""
+def ask(logs: Sequence[Path], options: "LogOptions") -> tuple[Sequence[Path], "LogOptions"]:
+    """Ask for what is not understood of a log; return the log to read and its options.
+
+    In a script nothing is asked.
+    """
     from dataclasses import replace
 
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise SettingsError("--ask is for a terminal; give the options themselves in a script")
     guess = _guess(logs, options)
     if guess is None:
-        return options
-    _show(guess)
-    given = dict(guess.options.map)
+        return logs, options
+    if guess.columns:
+        _show(guess)
+    if guess.file is not None:
+        logs = [guess.file]
+    options = replace(guess.options, map=_asked_columns(guess))
+    # What is needed beside the columns depends on the columns that were named.
+    guess = _guess(logs, options)
+    for need in () if guess is None else guess.needs:
+        name = need.option.split(" ")[0].removeprefix("--")
+        if name in _NUMBERS:
+            options = replace(options, **{name: _asked_numbers(need.what, name)})
+    return logs, options
+
+
+def _asked_columns(guess: "LayoutGuess") -> dict[str, Any]:
+    """Ask for the columns that were guessed, and for those that nothing was guessed of."""
+    given: dict[str, Any] = dict(guess.options.map)
     for quantity, what in _QUESTIONS.items():
-        known = given.get(quantity, "")
-        shown = known if isinstance(known, str) else ",".join(known)
+        instead = _INSTEAD.get(quantity, ())
+        if quantity not in given and guess.known & {quantity, *instead}:
+            continue  # understood, or computed from others
+        default = given.pop(quantity, "")
+        shown = default if isinstance(default, str) else ",".join(default)
         answer = typer.prompt(f"Columns of the {what}", default=shown, err=True)
-        given.pop(quantity, None)
         if answer.strip():
             given[quantity] = answer.strip()
-    changed = replace(options, map=given)
-    if "t" not in given and options.rate is None:
-        changed = replace(changed, rate=typer.prompt("Sampling rate [Hz]", type=float, err=True))
-    return changed
+    return given
+
+
+def _asked_numbers(what: str, name: str) -> Any:
+    """Ask for the number, or those of all joints, that an option needs."""
+    from .log_options import numbers_of
+
+    def parsed(text: str) -> Any:
+        try:
+            numbers = numbers_of(f"--{name}", text)
+        except SettingsError as error:
+            raise typer.BadParameter(str(error)) from None
+        return numbers[0] if name == "rate" else numbers
+
+    sentence = what[0].upper() + what[1:]
+    return typer.prompt(f"{sentence} [{_NUMBERS[name]}]", value_proc=parsed, err=True)

@@ -224,18 +224,19 @@ def chain_bound(
 
 def _coupling_size(chain: LagrangianChain) -> Float[np.ndarray, "joints dof"]:
     """Return |A| of q_tree = A q, by which bounds of the tree become those of the coordinates."""
-    if chain.settings.coupling is None:
+    if chain.coupling is None:
         return np.eye(chain.joints.dof)
-    return np.abs(np.array(chain.settings.coupling))
+    return np.abs(np.asarray(chain.coupling, dtype=float))
 
 
 def _tree_box(
     chain: LagrangianChain, lower: Float[np.ndarray, " dof"], upper: Float[np.ndarray, " dof"]
 ) -> tuple[Float[np.ndarray, " joints"], Float[np.ndarray, " joints"]]:
     """Return the limits of the joints of the tree inside those of the coordinates."""
-    if chain.settings.coupling is None:
+    if chain.coupling is None:
         return lower, upper
-    rows = np.array(chain.settings.coupling)
+    # With what a search has added to A, which the settings do not say.
+    rows = np.asarray(chain.coupling, dtype=float)
     # Where a coordinate without limits does not move a joint, 0 · ∞ must not count.
     ends = np.where(rows == 0, 0.0, np.stack([rows * lower, rows * upper]))
     return ends.min(axis=0).sum(axis=1), ends.max(axis=0).sum(axis=1)

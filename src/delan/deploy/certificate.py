@@ -232,4 +232,6 @@ def unseen_motion(share: float | None) -> Check:
     if share is None:
         found = "the model file does not say what the model learned from"
         return Check("unseen motion", False, asked, found)
-    return Check("unseen motion", share < SEEN_SHARE, asked, f"{100 * share:.0f} %")
+    found = f"{100 * share:.0f} %"
+    region = "the log, against what the model file says that it learned from"
+    return Check("unseen motion", share < SEEN_SHARE, asked, found, region=region)

@@ -15,7 +15,7 @@ from ..joints import Dataset, JointLimits, evenly_spaced
 from ..learning.refit import REPLAYED, replay_motion
 from ..learning.scores import evaluate, predict
 from ..learning.uncertainty import coverage
-from ..learning.verdict import judge_motion
+from ..learning.verdict import STILL, judge_motion
 from ..models.dynamics import in_precision, require_same_joints
 from ..models.model import as_model, without_trust
 from ..models.networks import LagrangianNetwork
@@ -120,7 +120,7 @@ class _Examiner:
         return Check(
             "error on the log",
             largest <= self.settings.error,
-            f"nMSE of every joint ≤ {self.settings.error:g}",
+            f"nMSE of every joint whose torque varies ≤ {self.settings.error:g}",
             f"{largest:.3g} at {name}, {errors.nmse_mean:.3g} in the mean",
         )
 
@@ -205,7 +205,7 @@ class _Examiner:
         horizon = max(REPLAYED.horizons)
         asked = (
             f"after {horizon:g} s every joint ≤ {self.settings.drift:g} of the error of a robot "
-            "that holds its speed"
+            f"that holds its speed, or of {STILL:g} rad (m) where that is less"
         )
         part = Part(self.model, np.ones(len(self.dataset), dtype=bool))
         replayed = replay_motion([part], self.dataset)
@@ -213,11 +213,13 @@ class _Examiner:
             found = "no mechanics to simulate with, or no motion that goes on so long"
             return Check("replay", False, asked, found)
         motion = judge_motion(replayed)
+        windows = len(np.unique(replayed.starts))
         return Check(
             "replay",
             motion.worst_error <= self.settings.drift,
             asked,
             f"{motion.worst_error:.2g} at {motion.worst}, {motion.error:.2g} in the median joint",
+            region=f"root mean square of {windows} windows of the log",
         )
 
     def code(self) -> Check:

@@ -2,6 +2,8 @@
 
 Values are followed with their first and second derivatives by the joints (`_Jet`), as intervals
 over each box and as numbers in its middle; the mean value theorem narrows the intervals by both.
+The intervals hold what is computed in single precision, as the C code computes: large terms that
+cancel leave rounding errors, which large weights behind them make torques of.
 """
 
 from collections.abc import Callable
@@ -14,6 +16,11 @@ from ..models.dynamics import Normalisation
 from ..models.layers import Perceptron
 from ..models.networks import LagrangianNetwork, input_scale, output_scale
 from .bounds import Boxes, Parts
+
+# Relative rounding error of a number in single precision, and how many such errors a function of
+# the C library or a product has at most.
+ROUNDED = float(np.finfo(np.float32).eps) / 2
+FEW = 8
 
 
 class _Interval(NamedTuple):
@@ -57,6 +64,9 @@ class _Interval(NamedTuple):
 
     def picked(self, index: Any) -> "_Interval":
         return _Interval(self.low[index], self.high[index])
+
+    def widened(self, reach: np.ndarray) -> "_Interval":
+        return _Interval(self.low - reach, self.high + reach)
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
@@ -141,7 +151,9 @@ class _Jet(NamedTuple):
     Attributes:
         at, rate: value and first derivatives in the middle, with joints along the second axis.
         value, slope, bend: intervals of the value, the first and the second derivatives over the
-            box; pairs of joints are along the second axis of the last.
+            box; pairs of joints are along the second axis of the last. Those of value and slope
+            hold what is computed as well as what is exact.
+        value_error, slope_error: bounds on the rounding errors of value and slope.
     """
 
     at: np.ndarray
@@ -149,11 +161,13 @@ class _Jet(NamedTuple):
     value: _Interval
     slope: _Interval
     bend: _Interval
+    value_error: np.ndarray
+    slope_error: np.ndarray
 
     def tightened(self, reach: Boxes, smooth: bool) -> "_Jet":
         """Return the jet with the intervals that the mean value theorem leaves."""
         far = (self.slope.size * reach[:, :, None]).sum(axis=1)
-        value = self.value.within(_Interval.around(self.at, far))
+        value = self.value.within(_Interval.around(self.at, far + self.value_error))
         if not smooth:
             return self._replace(value=value)
         dof = reach.shape[1]
@@ -163,33 +177,47 @@ class _Jet(NamedTuple):
             far[:, i] += size * reach[:, j, None]
             if i != j:
                 far[:, j] += size * reach[:, i, None]
-        slope = self.slope.within(_Interval.around(self.rate, far))
+        slope = self.slope.within(_Interval.around(self.rate, far + self.slope_error))
         return self._replace(value=value, slope=slope)
 
     def mapped(self, weight: np.ndarray, bias: np.ndarray) -> "_Jet":
         """Return W x + b."""
+        size = np.abs(weight).T
+        # Of a sum in any order, each term is rounded at most once with every other one.
+        each = ROUNDED * (len(size) + FEW)
+        value_error = each * (self.value.size @ size + np.abs(bias))
+        slope_error = each * (self.slope.size @ size)
         return _Jet(
             self.at @ weight.T + bias,
             self.rate @ weight.T,
-            self.value.mapped(weight, bias),
-            self.slope.mapped(weight),
+            self.value.mapped(weight, bias).widened(value_error),
+            self.slope.mapped(weight).widened(slope_error),
             self.bend.mapped(weight),
+            self.value_error @ size + value_error,
+            self.slope_error @ size + slope_error,
         )
 
     def curved(self, curve: _Curve) -> "_Jet":
         """Return f(x), with f′ x_i and f″ x_i x_j + f′ x_ij as its derivatives."""
+        value = curve.over(self.value, 0)
         slope = curve.over(self.value, 1)
         bent = curve.over(self.value, 2)
         dof = self.rate.shape[1]
         first, second = np.array(_pairs(dof)).T
         product = self.slope.picked(np.s_[:, first]).times(self.slope.picked(np.s_[:, second]))
         slopes = slope.picked(np.s_[:, None])
+        rates = slopes.times(self.slope)
+        value_error = FEW * ROUNDED * value.size
+        slope_error = FEW * ROUNDED * rates.size
+        turned = bent.size[:, None] * self.value_error[:, None] * self.slope.size
         return _Jet(
             curve.orders[0](self.at),
             curve.orders[1](self.at)[:, None] * self.rate,
-            curve.over(self.value, 0),
-            slopes.times(self.slope),
+            value.widened(value_error),
+            rates.widened(slope_error),
             bent.picked(np.s_[:, None]).times(product).plus(slopes.times(self.bend)),
+            slope.size * self.value_error + value_error,
+            turned + slopes.size * self.slope_error + slope_error,
         )
 
     def picked(self, outputs: slice) -> "_Jet":
@@ -201,6 +229,8 @@ class _Jet(NamedTuple):
             self.value.picked(last),
             self.slope.picked(last),
             self.bend.picked(last),
+            self.value_error[last],
+            self.slope_error[last],
         )
 
 
@@ -221,6 +251,7 @@ def _features(network: LagrangianNetwork, middle: Boxes, reach: Boxes) -> _Jet:
     low, high = at.copy(), at.copy()
     slope = (rate.copy(), rate.copy())
     bend = (np.zeros((count, len(pairs), inputs)), np.zeros((count, len(pairs), inputs)))
+    largest, slope_error = np.zeros_like(at), np.zeros_like(rate)
     angles = _Interval.around(middle, reach)
     wave = _CURVES["sin"]
     for half, phase in enumerate((np.pi / 2, 0.0)):
@@ -229,6 +260,8 @@ def _features(network: LagrangianNetwork, middle: Boxes, reach: Boxes) -> _Jet:
             angle = _Interval(angles.low[:, joint] + phase, angles.high[:, joint] + phase)
             at[:, column] = size[joint] * np.sin(middle[:, joint] + phase)
             rate[:, joint, column] = size[joint] * np.cos(middle[:, joint] + phase)
+            largest[:, column] = size[joint]
+            slope_error[:, joint, column] = size[joint]
             ranges = [wave.over(angle, order) for order in range(3)]
             row = pairs.index((joint, joint))
             for side in range(2):
@@ -242,9 +275,21 @@ def _features(network: LagrangianNetwork, middle: Boxes, reach: Boxes) -> _Jet:
         at[:, column] = gain * (middle[:, joint] - offset)
         low[:, column] = gain * (angles.low[:, joint] - offset)
         high[:, column] = gain * (angles.high[:, joint] - offset)
+        largest[:, column] = abs(gain) * (angles.size[:, joint] + abs(offset))
+        slope_error[:, joint, column] = abs(gain)
         for side in (rate, *slope):
             side[:, joint, column] = gain
-    return _Jet(at, rate, _Interval(low, high), _Interval(*slope), _Interval(*bend))
+    value_error = FEW * ROUNDED * largest
+    slope_error *= FEW * ROUNDED
+    return _Jet(
+        at,
+        rate,
+        _Interval(low, high).widened(value_error),
+        _Interval(*slope).widened(slope_error),
+        _Interval(*bend),
+        value_error,
+        slope_error,
+    )
 
 
 def _units(network: LagrangianNetwork) -> Normalisation:

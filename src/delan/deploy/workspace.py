@@ -126,13 +126,15 @@ class Workspace:
     ) -> "Workspace":
         """All positions inside the limits, at the speeds and accelerations of the data.
 
-        Speeds stay inside their limits, too. A joint without an end turns by π to either side, a
-        sliding one as far as the data went.
+        Speeds stay inside their limits, too. A joint without an end turns by π to either side, and
+        further if the data did: a spring knows its turns. A sliding one goes as far as the data.
         """
         samples = dataset.samples
-        turning = samples.joints.turning
-        lower = np.where(turning, -np.pi, samples.q.min(axis=0))
-        upper = np.where(turning, np.pi, samples.q.max(axis=0))
+        # Of a continuous joint every turn is alike.
+        turn = np.where(samples.joints.turning, np.pi, -np.inf)
+        far = ~samples.joints.continuous
+        lower = np.minimum(-turn, np.where(far, samples.q.min(axis=0), np.inf))
+        upper = np.maximum(turn, np.where(far, samples.q.max(axis=0), -np.inf))
         lower = np.where(np.isfinite(limits.lower), limits.lower, lower)
         upper = np.where(np.isfinite(limits.upper), limits.upper, upper)
         speed = np.minimum(np.abs(samples.qd).max(axis=0), limits.velocity)

@@ -393,6 +393,9 @@ def _rollouts(model: Any, dataset: Dataset) -> Rollouts | None:
     step = float(np.median(np.concatenate([np.diff(trajectory.t) for trajectory in trajectories])))
     substeps = min(max(1, round(step / ROLLOUT_STEP)), MOST_STEPS)
     longest = substeps * (max(map(len, trajectories)) - 1) + 1
+    # With few binary digits, data of many lengths share compiled programs; 1/8 more at most.
+    unit = 1 << max(0, longest.bit_length() - 4)
+    longest = -(-longest // unit) * unit
     times = []
     torques = []
     for trajectory in trajectories:

@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 
+from ..models.model import Model
 from ..simulation.replay import LogReplay
 from .scores import Scores
 from .study import Entry
@@ -24,7 +25,6 @@ DoubtKind = Literal[
     "poor",
     "unactuated",
     "no_mechanics",
-    "residual",
     "rival",
     "other_motion",
     "repeated",
@@ -49,17 +49,23 @@ def ranked(entries: Sequence[Entry], *, new_motion: bool) -> list[Entry]:
     """Return the entries with the one to deploy first, then by their validation error.
 
     A model is preferred for its structure unless another one is clearly better: held-out motion of
-    a log is more like the training motion than the motion to come, which favours memory.
+    a log is more like the training motion than the motion to come, which favours memory. Mechanics
+    with a network beside them are for comparison only: they cannot be written as C code.
     """
     best: Entry | None = None
     for entry in sorted(entries, key=_freedom):
-        if entry.name == "constant":
+        if entry.name == "constant" or not _deployable(entry.model):
             continue
         if best is None or _takes_its_place(entry, best, new_motion):
             best = entry
     others = [entry for entry in entries if entry is not best]
     others.sort(key=lambda entry: entry.error)
     return others if best is None else [best, *others]
+
+
+def _deployable(model: Model) -> bool:
+    """Return whether a controller can run the model: mechanics, or a network, but not both."""
+    return model.mechanics is None or model.residual is None
 
 
 def _freedom(entry: Entry) -> int:
@@ -90,8 +96,8 @@ class Doubt:
 
     Attributes:
         kind: `poor`: too much of the torque is unexplained. `unactuated`: a joint without a motor
-            would need a torque to move as it did. `no_mechanics`, `residual`: a network
-            without mechanics gives the torque, or a part of it. `rival`: another model is better on
+            would need a torque to move as it did. `no_mechanics`: a network without mechanics
+            gives the torque. `rival`: another model is better on
             the test motion. `other_motion`: models learned from parts of the log differ where the
             joints move in other combinations. `repeated`: the log repeats one motion, and nothing
             speaks for others. `unsettled`: time was over before the model had settled.
@@ -267,8 +273,6 @@ def _doubts(
         yield Doubt("unactuated", error=verdict.free_error)
     if verdict.model == "feedforward":
         yield Doubt("no_mechanics")
-    if verdict.model == "residual":
-        yield Doubt("residual")
     # On the validation motion, which chose the model, no rival can be better.
     if verdict.judged_on == "test" and rivals:
         name, error = min(rivals, key=lambda rival: rival[1])

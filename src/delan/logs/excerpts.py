@@ -3,13 +3,14 @@
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.spatial import KDTree
 
-from ..joints import Dataset, Excerpt, Recording, RowRange, evenly_spaced, nonzero_scale
+from ..joints import Dataset, Recording, evenly_spaced, nonzero_scale
+from ..log_rows import Excerpt, FileRows, RowRange
 from .segments import require_sound, trajectory_bounds, usual_step
 
 # A part is joined from at least this many pieces, so that its size comes near the limit.
@@ -48,21 +49,13 @@ ALIKE = 1e-3
 SEARCHED_ROWS = 100_000
 
 
-class FileRows(NamedTuple):
-    """A file, or group in one, its first row in a part, and the number of that row in the file."""
-
-    source: str
-    start: int
-    row: int
-
-
 @dataclass(frozen=True, eq=False)
 class LogPart:
     """Consecutive rows of a log.
 
     Attributes:
         recording: the rows.
-        files: the files that they come from.
+        files: the files that they come from, whose first rows are counted in the part.
         first: number of the first row in the log.
         continues: whether the first row continues the last trajectory of the part before.
         last: whether it is known that no part follows.
@@ -99,6 +92,8 @@ def single_parts(pieces: Iterator[Recording]) -> Iterator[LogPart]:
     last: tuple[str, int] | None = None
     for piece in pieces:
         row = rows_of_file.get(piece.source, 0)
+        if piece.files:  # of a file that was cut
+            row = piece.files[0].row
         continues = last == (piece.source, int(piece.trajectory[0]))
         yield LogPart(piece, (FileRows(piece.source, 0, row),), rows_read, continues)
         rows_of_file[piece.source] = row + len(piece.t)
@@ -139,7 +134,7 @@ class ExcerptBuilder:
         """Keep at most `most` bytes."""
         self._most = most
         self._head: Recording | None = None
-        self._files: dict[str, None] = {}  # an ordered set
+        self._files: dict[str, FileRows] = {}
         self._labels: set[int] = set()
         self._rows = 0
         self._block_rows = 0
@@ -157,7 +152,8 @@ class ExcerptBuilder:
             self._head = copied_rows(recording, slice(0, 1))
             self._block_rows = _block_rows(recording, self._most)
         for file in part.files:
-            self._files[file.source] = None
+            here = FileRows(file.source, self._rows + file.start, file.row)
+            self._files.setdefault(file.source, here)
         labels = recording.trajectory
         for start, end in itertools.pairwise(_block_bounds(labels, self._block_rows)):
             number = len(self._edges)
@@ -191,7 +187,9 @@ class ExcerptBuilder:
             self._rows, len(self._labels), segments, seconds=float(np.median(durations))
         )
         source = _source_of(list(self._files))
-        return replace(self._head.with_columns(columns), source=source, excerpt=excerpt)
+        files = tuple(self._files.values())
+        recording = self._head.with_columns(columns)
+        return replace(recording, source=source, excerpt=excerpt, files=files)
 
     def _taken(self, name: str) -> np.ndarray:
         """Return a column of all blocks, and remove it from them."""
@@ -292,7 +290,10 @@ def _small(pieces: Iterator[Recording], most: float) -> Iterator[Recording]:
         if piece.nbytes > most:
             rows = max(1, int(most / piece.nbytes * count))
         for start in range(0, count, rows):
-            yield piece.rows(slice(start, start + rows))
+            files = []
+            for file in piece.files:
+                files.append(file._replace(row=file.row + start))
+            yield replace(piece.rows(slice(start, start + rows)), files=tuple(files))
 
 
 class _PartBuilder:
@@ -323,8 +324,9 @@ class _PartBuilder:
         assert self._head is not None  # a log without rows is refused
         columns = {name: column.whole() for name, column in self._columns.items()}
         source = _source_of([file.source for file in self._files])
-        whole = replace(self._head.recording.with_columns(columns), source=source)
-        return replace(self._head, recording=whole, files=tuple(self._files), last=last)
+        files = tuple(self._files)
+        whole = replace(self._head.recording.with_columns(columns), source=source, files=files)
+        return replace(self._head, recording=whole, files=files, last=last)
 
 
 class _GrowingArray:

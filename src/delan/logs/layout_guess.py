@@ -25,6 +25,9 @@ _PIECE = 200_000
 _MOST_COLUMNS = 200
 # Correlation of a column with the derivative of another from which on it may be its velocity.
 _ALIKE = 0.8
+# Files of a folder of which each may hold a quantity of one log, and quantities they may hold.
+_MOST_PARTS = 20
+_HELD = frozenset({"q", "qd", "qdd", "tau", "current"})
 # Words for what is switched on or limited, beside which a quantity is not measured.
 _STATE = re.compile("enable|status|mode|limit|flag")
 # Words for quantities in names that say something else as well, the first found counts.
@@ -78,6 +81,7 @@ class LayoutGuess:
         options: options that may make the log readable, beside those given.
         needs: what must be known beside them.
         readable: whether the columns are understood with these options.
+        known: quantities whose columns are known or guessed.
         file: the file to read, where others are joined to it.
     """
 
@@ -85,6 +89,7 @@ class LayoutGuess:
     options: LogOptions
     needs: tuple[Need, ...]
     readable: bool
+    known: frozenset[str] = frozenset()
     file: Path | None = None
 
 
@@ -95,18 +100,18 @@ def guess_layout(sheet: Sheet, options: LogOptions) -> LayoutGuess:
     mapped = _by_names(arrays, facts, options)
     if _is_nameless(sheet):
         mapped = _by_numbers(arrays, facts)
-    known = {*mapped, *options.map}
+    known = frozenset([*mapped, *options.map])
     needs = _needs(sheet, options, known)
     short = _with_map(options, _surprising(sheet, options, mapped))
     if _is_readable(sheet, short):
-        return LayoutGuess(facts, short, needs, readable=True)
+        return LayoutGuess(facts, short, needs, True, known)
     full = _with_map(options, mapped)
     readable = _is_readable(sheet, full)
     # What cannot be read yet for want of a number is shown in short.
-    return LayoutGuess(facts, full if readable else short, needs, readable)
+    return LayoutGuess(facts, full if readable else short, needs, readable, known)
 
 
-def _needs(sheet: Sheet, options: LogOptions, known: set[str]) -> tuple[Need, ...]:
+def _needs(sheet: Sheet, options: LogOptions, known: frozenset[str]) -> tuple[Need, ...]:
     """Return what the options must say beside the columns of known quantities."""
     needs = []
     if "q" not in known:
@@ -129,42 +134,77 @@ def _needs(sheet: Sheet, options: LogOptions, known: set[str]) -> tuple[Need, ..
     return tuple(needs)
 
 
-def guess_files(files: Sequence[Path], options: LogOptions) -> LayoutGuess | None:
-    """Return how files without headers may be one log, None if they are no parts of one.
+@dataclass(frozen=True)
+class _Part:
+    """A file with one quantity of a log.
 
-    Each holds one quantity, which its name says; the numbers of a row may be spread over lines.
+    Attributes:
+        file: the file.
+        quantity: what it holds.
+        columns: pattern of its columns, None if their names, or that of the file, say it already.
+        others: further quantities in the file, such as its times.
     """
-    parts: dict[str, Path] = {}
+
+    file: Path
+    quantity: str
+    columns: str | None = None
+    others: frozenset[str] = frozenset()
+
+
+def guess_files(files: Sequence[Path], options: LogOptions) -> LayoutGuess | None:
+    """Return how several files may be one log, None if they are no parts of one.
+
+    Each holds one quantity, which the names of its columns or its own name say. Without a header,
+    the numbers of a row may be spread over lines.
+    """
+    if len(files) > _MOST_PARTS:
+        return None
+    parts: dict[str, _Part] = {}
     for file in files:
-        quantity = _of_file(file)
-        if quantity in parts:
+        part = _part_of(file)
+        if part is not None and part.quantity in parts:
             return None
-        if quantity is not None:
-            parts[quantity] = file
+        if part is not None:
+            parts[part.quantity] = part
     if "q" not in parts or not {"tau", "current"} & parts.keys():
         return None
     lead = parts.get("t", parts["q"])
-    others = [file.name for file in parts.values() if file != lead]
+    others = [part.file.name for part in parts.values() if part is not lead]
     mapped = {}
-    for quantity, file in parts.items():
-        if measures(file_name(file)) != quantity:
-            mapped[quantity] = file_name(file)
+    for quantity, part in parts.items():
+        name = file_name(part.file)
+        if part.columns is not None:
+            mapped[quantity] = part.columns if part is lead else f"{name}.{part.columns}"
+        elif not part.others and measures(name) != quantity:
+            mapped[quantity] = name
     joined = replace(_with_map(options, mapped), join=tuple(others))
     if "t" in parts:
-        joined = replace(joined, columns=_spread(parts["t"], parts["q"]))
-    sheet = open_sheets(lead, joined, gaps=True)[0]
-    needs = _needs(sheet, joined, set(parts))
-    return LayoutGuess((), joined, needs, _is_readable(sheet, joined), lead)
+        joined = replace(joined, columns=_spread(parts["t"].file, parts["q"].file))
+    sheet = open_sheets(lead.file, joined, gaps=True)[0]
+    known = frozenset(parts).union(*(part.others for part in parts.values()))
+    needs = _needs(sheet, joined, known)
+    return LayoutGuess((), joined, needs, _is_readable(sheet, joined), known, lead.file)
 
 
-def _of_file(file: Path) -> str | None:
-    """Return the quantity that the name of a file without a header says, None for other files."""
+def _part_of(file: Path) -> _Part | None:
+    """Return the file as a part of a log, None if it does not hold just one quantity."""
     sheets = open_log(file, LogOptions(), gaps=True)
-    if len(sheets) != 1 or not _is_nameless(sheets[0]):
+    if len(sheets) != 1 or sheets[0].kind != "table":
         return None
-    name = file_name(file)
-    quantity = measures(name) or _loose_quantity(name)
-    return quantity if quantity in MAPPED else None
+    measured = {name: measures(name) for name in sheets[0].fields}
+    known = frozenset(filter(None, measured.values()))
+    held = known & _HELD
+    by_name = measures(file_name(file)) or _loose_quantity(file_name(file))
+    if _is_nameless(sheets[0]):
+        return _Part(file, by_name) if by_name in MAPPED else None
+    if len(held) == 1:
+        return _Part(file, next(iter(held)), None, known)
+    if held or by_name not in _HELD:
+        return None
+    names = [name for name, quantity in measured.items() if quantity is None]
+    families = {re.sub(r"\d+(?!.*\d)", "{}", name) for name in names}
+    columns = families.pop() if len(families) == 1 else ",".join(names)
+    return _Part(file, by_name, columns, known)
 
 
 def _spread(times: Path, positions: Path) -> int | None:

@@ -91,7 +91,9 @@ def _typed(name: str, value: Any, source: str) -> Any:
         good = isinstance(value, bool)
     elif name == "join_by":
         good = isinstance(value, str)
-    elif name in ("join", "joints", "sliding"):
+    elif name == "join":
+        good = isinstance(value, list) and all(isinstance(item, str) for item in value)
+    elif name in ("joints", "sliding"):
         good = isinstance(value, list) and all(isinstance(item, str | int) for item in value)
     else:  # map, flip and exchanged
         good = isinstance(value, dict) and all(isinstance(v, str | list) for v in value.values())

@@ -256,7 +256,8 @@ def _require_gain(gain: tuple[float, ...]) -> None:
 
 
 def _require_files(join: object, join_by: object, columns: object) -> None:
-    if isinstance(join, str) or not isinstance(join, Sequence) or not all(join):
+    named = isinstance(join, Sequence) and all(isinstance(file, str) and file for file in join)
+    if isinstance(join, str) or not named:
         raise SettingsError(f"must be a list of files, got {join!r}", setting="join")
     if join_by not in ("auto", "row", "time"):
         raise SettingsError(f"must be auto, row or time, got {join_by!r}", setting="join_by")

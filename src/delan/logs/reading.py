@@ -1,6 +1,7 @@
 """Reading of logs: files of any known format become recordings, whole or in bounded memory."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from os.path import isdir  # unlike those of a Path, false for names that no file can have
 from pathlib import Path
 
@@ -9,13 +10,14 @@ from jaxtyping import Int
 
 from ..errors import DataError, SettingsError
 from ..joints import COMPONENTS, Recording
+from ..log_rows import FileRows
 from .both_sides import both_sides
 from .columns import ColumnLayout, find_columns
 from .conversion import conversion_of
 from .excerpts import ExcerptBuilder, LogPart, copied_rows, joined_parts, single_parts
 from .formats import JSON_SUFFIX, KNOWN_FORMS, Sheet, is_log, is_log_folder, open_log
 from .join import open_sheets
-from .option_text import with_stored
+from .option_text import stored_options, with_stored
 from .options import LogOptions
 from .recording_file import torque_source_of
 from .segments import require_sound
@@ -80,6 +82,14 @@ def is_converted(paths: Paths) -> bool:
             if any(sheet.provenance is None for sheet in open_log(file, LogOptions())):
                 return False
     return True
+
+
+def says_how_to_read(paths: Sequence[str | Path]) -> bool:
+    """Return whether options lie beside any of the logs, or delan wrote all of them."""
+    for path in paths:
+        if any(stored_options(file) is not None for file in log_files(Path(path))):
+            return True
+    return is_converted(paths)
 
 
 def log_files(path: Path) -> list[Path]:
@@ -189,8 +199,8 @@ def recordings_of(
             torque_source=torque_source_of(sheet, layout.torque.source),
             gains=conversion.gains(piece),
         )
+        used = cut.of(recording, done)
         done += length
-        used = cut.of(recording)
         if used is not None:
             yield used
     if not done:
@@ -220,8 +230,11 @@ class _TimeCut:
         self._last = 0.0
         self._rows = 0
 
-    def of(self, recording: Recording) -> Recording | None:
-        """Return the rows of the next piece that are used, None if none is."""
+    def of(self, recording: Recording, row: int) -> Recording | None:
+        """Return the rows of the next piece that are used, None if none is.
+
+        The piece begins with this row of the file.
+        """
         if self._start is None and self._end is None:
             self._rows += len(recording.t)
             return recording
@@ -237,7 +250,10 @@ class _TimeCut:
         if self._end is not None:
             inside &= since < self._end
         self._rows += int(inside.sum())
-        return recording.rows(inside) if inside.any() else None
+        if not inside.any():
+            return None
+        first = FileRows(recording.source, 0, row + int(np.argmax(inside)))
+        return replace(recording.rows(inside), files=(first,))
 
     def require_rows(self, source: str) -> None:
         """Refuse a cut that leaves nothing."""

@@ -19,7 +19,7 @@ from ..models.model import Blueprint
 from .channels import Latest, Stream
 from .learner import CHANGED, RETURNED
 from .learner_worker import LearnerNote, Place, Task, learn
-from .process import JOIN_SECONDS, Tie, end_process, run_tied
+from .process import JOIN_SECONDS, Tie, end_process, is_stopped, run_tied
 
 Vector = Float[np.ndarray, " dof"]
 Numbers = Float[np.ndarray, " numbers"]
@@ -27,6 +27,10 @@ Numbers = Float[np.ndarray, " numbers"]
 RING_SECONDS = 60.0  # how long the learner may be busy before rows are lost [s]
 START_SECONDS = 300.0  # how long a learner may take to compile before it counts as failed [s]
 START_KILLS = 3  # how often it may be killed meanwhile before the run begins without it
+POLL_SECONDS = 0.02  # time between two looks at a learner that starts [s]
+# Looks at one that is stopped, as by SIGSTOP, after which it is killed. They are counted and not
+# timed: while the caller is stopped as well, as by Ctrl-Z, none are made.
+STOPPED_LOOKS = 150
 
 
 class LearnerError(DelanError):
@@ -198,12 +202,14 @@ class ProcessLearner:
     def start(self) -> None:
         """Start the process and, if patient, wait until it is ready.
 
-        One that is killed on its way, as the system does where memory is short, is started again.
-        After `START_KILLS` nobody waits for it any longer: the run begins, and `watch` sees to it.
+        One that is killed on its way, as the system does where memory is short, is started again,
+        and so is one that is stopped and not continued. After `START_KILLS` nobody waits for it any
+        longer: the run begins, and `watch` sees to it.
         """
         if self._process is None:
             self._begin()
         killed = 0
+        stopped = 0
         end = time.monotonic() + START_SECONDS
         while True:
             self._started.wait(max(0.0, end - time.monotonic()))
@@ -219,11 +225,15 @@ class ProcessLearner:
                     f"the learner was not ready after {START_SECONDS:.0f} s; "
                     "end other work on this machine"
                 )
+            stopped = stopped + 1 if is_stopped(self._process.pid) else 0
+            if stopped == STOPPED_LOOKS:
+                self._process.kill()
+                self._process.join(JOIN_SECONDS)
             if not self.alive:
                 self._require_killed()
                 killed += 1
                 self._begin_again()
-            time.sleep(0.02)
+            time.sleep(POLL_SECONDS)
 
     def _require_killed(self) -> None:
         """Raise if the process ended by itself: started again, it would do the same."""

@@ -186,6 +186,11 @@ def is_alive(pid: int, started: int | None = None) -> bool:
     return fields[0] != "Z" and started in (None, int(fields[19]))
 
 
+def is_stopped(pid: int) -> bool:
+    """Return whether a process was stopped by a signal, and waits to be continued."""
+    return _process_fields(pid)[:1] == ["T"]
+
+
 def start_time(pid: int) -> int:
     """Return when a process was started, in clock ticks since boot; 0 where that is unknown."""
     fields = _process_fields(pid)

@@ -236,10 +236,6 @@ def _doubt_text(doubt: Doubt, verdict: Verdict) -> str:
         "no_mechanics": (
             "the feed-forward network knows no mechanics and goes wrong outside the recorded motion"
         ),
-        "residual": (
-            "its network knows no mechanics: it may add energy, and goes wrong outside the "
-            "recorded motion"
-        ),
         "repeated": (
             "the log repeats one motion: nothing in it shows how the model does on other motion"
         ),

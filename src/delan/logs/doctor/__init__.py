@@ -21,7 +21,7 @@ from .agreement import examine_agreement, find_exchange, in_order
 from .checked_log import CheckedLog, DescribedRobot, TorqueRows, filtered
 from .contradictions import compare_trajectories
 from .coverage import examine_coverage, examine_levels, examine_quantisation, quanta
-from .finding import Finding, RowMap, worst_first
+from .finding import Finding, RowMap, with_files, worst_first
 from .finding import Severity as Severity
 from .time_and_values import examine_repeats, examine_time, repair
 from .torque import examine_description, examine_lags, examine_torque, match_description
@@ -83,7 +83,7 @@ def examine(
             if not (part and check in WHOLE_LOG):
                 findings += check(log)
     findings = _with_others(findings, recording.joints.dof)
-    return worst_first(_located(findings, recording))
+    return with_files(worst_first(_located(findings, recording)), recording)
 
 
 def _with_others(findings: Sequence[Finding], dof: int) -> list[Finding]:

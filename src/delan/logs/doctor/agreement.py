@@ -226,9 +226,11 @@ def _implausible_units(log: CheckedLog, agreement: Sequence[Finding]) -> list[Fi
             known.add(finding.joint)
     joints = log.joints
     findings = []
-    for members, farthest, of_all, of_one in (
-        (joints.turning, FARTHEST_TURN, cases.IMPLAUSIBLE_ANGLES, cases.IMPLAUSIBLE_ANGLE),
-        (joints.sliding, FARTHEST_SLIDE, cases.IMPLAUSIBLE_LENGTHS, cases.IMPLAUSIBLE_LENGTH),
+    angles = (cases.IMPLAUSIBLE_ANGLES, cases.IMPLAUSIBLE_ANGLE)
+    lengths = (cases.IMPLAUSIBLE_LENGTHS, cases.IMPLAUSIBLE_LENGTH)
+    for members, farthest, unit, (of_all, of_one) in (
+        (joints.turning, FARTHEST_TURN, "deg", angles),
+        (joints.sliding, FARTHEST_SLIDE, "0.001", lengths),
     ):
         strange: dict[int, dict[str, Any]] = {}
         for joint in np.flatnonzero(members).tolist():
@@ -250,7 +252,6 @@ def _implausible_units(log: CheckedLog, agreement: Sequence[Finding]) -> list[Fi
                     "unit": joints.units[joint].q,
                     "example": joint,
                 }
-        unit = "deg" if members is joints.turning else "0.001"
         factors = [unit if joint in strange else "1" for joint in range(joints.dof)]
         for measured in strange.values():
             measured["scale"] = ",".join(factors)

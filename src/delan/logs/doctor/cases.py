@@ -283,23 +283,25 @@ SCATTERED_LAGS = Case(
 # Torque of one trajectory against the others
 
 _OF_OTHERS = "that other trajectories have for the same motion (joints concerned: {joints})"
+_FOR_ONE_FILE = (
+    "keep {option} for {file} alone: `delan check FILE {option} --save`, with all else that is "
+    "typed for it; or leave the file out"
+)
+_OTHER_LOAD = "; nothing, if the robot carried another load"
 CONTRADICTING_SIGN = Case(
     "contradiction",
     "in trajectory {trajectory} the torque has the opposite sign of the one " + _OF_OTHERS,
-    "change the sign of tau in the file of this trajectory, or leave the file out; --flip changes "
-    "it in all files",
+    _FOR_ONE_FILE,
 )
 CONTRADICTING_GAIN = Case(
     "contradiction",
     "in trajectory {trajectory} the torque is {ratio:.3g} times the one " + _OF_OTHERS,
-    "use one unit and one gain in all files (divide tau of this one by {ratio:.3g}), or leave the "
-    "file out; nothing, if the robot carried another load",
+    _FOR_ONE_FILE + _OTHER_LOAD,
 )
 CONTRADICTING_OFFSET = Case(
     "contradiction",
     "in trajectory {trajectory} the torque is {offset:+.3g} from the one " + _OF_OTHERS,
-    "subtract the offset, calibrate the sensor before each recording, or leave the file out; "
-    "nothing, if the robot carried another load",
+    _FOR_ONE_FILE + ", and calibrate the sensor before each recording" + _OTHER_LOAD,
 )
 
 # Torque against a URDF

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from ...joints import Joints
 from . import cases
 from .checked_log import CheckedLog, Motion
 from .finding import Case, Finding
@@ -436,6 +437,7 @@ def _findings(log: CheckedLog, contradictions: list[Contradiction]) -> list[Find
         joints = tuple(item.joint for item in items)
         measured: dict[str, object] = {"joints": joints, "removed": clearest.removed}
         measured |= _sizes(clearest.case, items)
+        measured["option"] = _option(clearest.case, items, log.recording.joints)
         severity = "error" if clearest.case is cases.CONTRADICTING_SIGN else "warning"
         joint = joints[0] if len(joints) == 1 else None
         rows = log.rows_of(label)
@@ -448,3 +450,19 @@ def _sizes(case: Case, items: list[Contradiction]) -> Mapping[str, float]:
     if case is cases.CONTRADICTING_OFFSET:
         return {"offset": max((item.value for item in items), key=abs)}
     return {"ratio": max((item.value for item in items), key=lambda ratio: abs(np.log(abs(ratio))))}
+
+
+def _option(case: Case, items: list[Contradiction], joints: Joints) -> str:
+    """Return the option that reads the torques of a file as the other files have them."""
+    values = {item.joint: item.value for item in items}
+    if case is cases.CONTRADICTING_SIGN:
+        if len(values) == joints.dof:
+            return "--flip tau"
+        numbered = joints.names == Joints.revolute(joints.dof).names
+        keys = [str(joint) if numbered else joints.names[joint] for joint in values]
+        return f"--flip tau:{','.join(keys)}"
+    if case is cases.CONTRADICTING_GAIN:
+        factors = [1 / values.get(joint, 1.0) for joint in range(joints.dof)]
+        return f"--scale tau:{','.join(f'{factor:.3g}' for factor in factors)}"
+    summands = [0.0 - values.get(joint, 0.0) for joint in range(joints.dof)]
+    return f"--offset tau:{','.join(f'{summand:.3g}' for summand in summands)}"

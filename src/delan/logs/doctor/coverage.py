@@ -212,7 +212,7 @@ class _Channel:
         kink = abs(self.jumps[start])
         if end < len(self.values):
             kink = max(kink, abs(self.jumps[end]))
-        if kink > KINK * self.usual + 2 * self.step:
+        if kink > KINK * self.usual + 2 * self._step_near(start, end):
             return True
         if "qd" not in self.log.columns:
             return False
@@ -224,6 +224,18 @@ class _Channel:
         if self.name == "q":
             tolerance += 2 * self.step
         return bool(np.abs(moved - integrated).max(initial=0.0) > tolerance)
+
+    def _step_near(self, start: int, end: int) -> float:
+        """Return the smallest step of the channel near rows [start, end).
+
+        Numbers that are written with six digits, say, have larger steps where they are larger.
+        """
+        around = 2 * (end - start)
+        near = np.abs(self.jumps[max(0, start - around) : end + around])
+        steps = near[near > 0]
+        if not len(steps):
+            return self.step
+        return max(self.step, float(steps.min()))
 
     def _flanks(self, start: int, end: int) -> float:
         """Return how far the channel falls within a plateau's length on either side."""

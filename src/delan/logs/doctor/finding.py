@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, SupportsInt
 
-from ...joints import RowRange
+from ...joints import Recording
+from ...log_rows import FileRows, RowRange, file_of_row
 
 # An error spoils a fit or makes it refuse the log; a warning costs accuracy; a note is information.
 Severity = Literal["error", "warning", "note"]
@@ -76,6 +77,7 @@ class Finding:
         rows: spans of rows; empty for the whole log.
         row: the row that the sentence names, such as that of the largest spike.
         trajectory: label of the first trajectory concerned, None for the whole log.
+        files: the files of the log; rows are those of a file where they are put into words.
         other_parts: number of other parts of a large log with the same finding.
         repaired: options that repaired the fault, None if it was not repaired.
     """
@@ -88,6 +90,7 @@ class Finding:
     rows: tuple[Span, ...] = ()
     row: int | None = None
     trajectory: int | None = None
+    files: tuple[FileRows, ...] = ()
     other_parts: int = 0
     repaired: str | None = None
 
@@ -126,9 +129,11 @@ class Finding:
         if not self.rows:
             return self.channel
         first, end = self.rows[0]
-        place = f"row {first}"
+        name = f" of {self.file}" if self.file else ""
+        before = self._rows_before(first)
+        place = f"row {first - before}{name}"
         if end > first + 1:
-            place = f"rows {first}–{end - 1}"
+            place = f"rows {first - before}–{end - 1 - before}{name}"
         if len(self.rows) > 1:
             place += f" and {len(self.rows) - 1} more"
         return f"{self.channel}, {place}"
@@ -137,12 +142,42 @@ class Finding:
         """Return plain numbers, lists and strings for JSON."""
         names = ("kind", "severity", "joint", "column", "trajectory", "text", "why", "remedy")
         values = {name: getattr(self, name) for name in names}
-        return {**values, "rows": [list(span) for span in self.rows]}
+        rows = [list(span) for span in self.rows]
+        return {**values, "rows": rows, "file": self.file}
+
+    @property
+    def file(self) -> str | None:
+        """Name of the file with the first rows, None if the log is one file or all are meant."""
+        if len(self.files) < 2 or not self.rows:
+            return None
+        return file_of_row(self.files, self.rows[0][0]).name
+
+    def _rows_before(self, row: int) -> int:
+        """Return how many rows of the log come before the file in which a row lies."""
+        if not self.files:
+            return 0
+        file = file_of_row(self.files, row)
+        return file.start - file.row
+
+    def _row_text(self, row: int) -> str:
+        """Return a row as the number that it has in its file, and the file if there are several."""
+        number = str(row - self._rows_before(row))
+        if len(self.files) < 2:
+            return number
+        return f"{number} of {file_of_row(self.files, row).name}"
+
+    def _trajectory_text(self) -> str:
+        """Return the label of the trajectory, with its file if there are several."""
+        label = str(self.trajectory)
+        return label if self.file is None else f"{label} ({self.file})"
 
     def _render(self, template: str) -> str:
         facts = dict(self.measured)
-        for name in ("joint", "column", "channel", "trajectory", "row"):
+        for name in ("joint", "column", "channel"):
             facts.setdefault(name, getattr(self, name))
+        facts.setdefault("row", None if self.row is None else self._row_text(self.row))
+        facts["trajectory"] = self._trajectory_text()
+        facts["file"] = self.file or "the file of this trajectory"
         facts.setdefault("others", " (--joints)")
         return _FORMATTER.vformat(template, (), facts)
 
@@ -177,6 +212,11 @@ def plural(count: SupportsInt, noun: str) -> str:
 def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Sort findings by severity; the order of equally severe ones stays."""
     return tuple(sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity)))
+
+
+def with_files(findings: Iterable[Finding], recording: Recording) -> tuple[Finding, ...]:
+    """Return findings about a log, which name the files in which their rows lie."""
+    return tuple(replace(finding, files=recording.files) for finding in findings)
 
 
 class RowMap:

@@ -6,10 +6,11 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from ...joints import Recording, RowRange
+from ...joints import Recording
+from ...log_rows import RowRange
 from ..excerpts import ExcerptBuilder, LogPart
 from . import cases
-from .finding import Finding, Kind, RowMap, Span, worst_first
+from .finding import Finding, Kind, RowMap, Span, with_files, worst_first
 from .time_and_values import interleaved
 
 # Faults that have a place are searched in every part. All others concern the whole log and come
@@ -69,7 +70,7 @@ def examine_parts(
         check.add(part)
         del part  # its memory is needed for the next part
     recording = excerpt.recording()
-    return recording, check.merged(examine(recording))
+    return recording, with_files(check.merged(examine(recording)), recording)
 
 
 class _PartCheck:
