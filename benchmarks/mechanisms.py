@@ -1,30 +1,41 @@
 """Mechanisms whose joints depend on the coordinates, simulated in MuJoCo, found from joint logs.
 
     python -m benchmarks.mechanisms [palletiser] [wrist] [surgical] [serial] [quadruped] [limbs]
+        [elastic] [elastic_noise]
 
 MuJoCo computes the torques of each tree of bodies, with the springs of its joints; the mechanism is
 in the rows of A, q_tree = A q, and the log holds q and τ = Aᵀ τ_tree alone. A fit gets the log and
 nothing else. Scores are nMSE of the torque on noise-free test motions, mean over joints, at the
 speed of the log and at twice that speed. `serial` counts the random serial arms that a structure
 was claimed for. `quadruped` is a trunk that hangs, with four legs of three joints, and `limbs`
-counts what is found of random trees and serial arms. All rows by default.
+counts what is found of random trees and serial arms. `elastic` is a two-link arm with springs in
+its joints; the log holds positions of links and motors and torques of the motors, 5,000 rows,
+without velocities. `elastic_noise` has encoders with noise. All rows by default.
 """
 
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import mujoco as _mujoco
 import numpy as np
+from scipy.interpolate import make_interp_spline
 
 from delan.joints import Dataset, JointKind, JointLimits, Joints
 from delan.learning.fit import Fit, fit
 from delan.learning.limbs import find_limbs
-from delan.learning.scores import evaluate
+from delan.learning.scores import evaluate, predict, predict_samples
+from delan.logs.both_sides import at_links
+from delan.models.dynamics import in_precision
+from delan.models.elastic import motion_of_motors
+from delan.models.model import Model, without_trust
 from delan.motions.cosines import cosines
+from tests.support.elastic_arm import ArmMotion, ElasticArm
 from tests.support.members import noisy
 from tests.support.random_arms import random_arm, rigid, swung
 
@@ -48,6 +59,10 @@ TREES = {
 NOISE = 0.01
 RATE = 200.0
 LENGTH = 6_000
+# The noise of the encoders of the elastic arm in a second log [rad]: one step of 19 bits.
+ENCODER_NOISE = 1.2e-5
+# Rows at both ends of a motion where splines have no neighbours.
+MARGIN = 10
 
 
 @dataclass(frozen=True)
@@ -388,11 +403,85 @@ def serial_row() -> dict[str, Any]:
     return {"arms": ARMS, "structure_claimed": claimed, "worst_nmse": worst}
 
 
-ROWS = (*MECHANISMS, "serial", "limbs")
+def elastic_row(noise: float = 0.0) -> dict[str, Any]:
+    """Fit the log of both sides of elastic joints, and score the torque of the motors.
+
+    Args:
+        noise: of every encoder [rad].
+    """
+    arm = ElasticArm(noise=noise)
+    began = time.perf_counter()
+    result = fit(arm.motion(0).log(), "chain")
+    row: dict[str, Any] = {"seconds": time.perf_counter() - began}
+    elastic = result.elastic
+    assert elastic is not None
+    row |= {"chosen": elastic.chosen, "nmse_of_rigid_chain": elastic.rigid}
+    for name in ("stiffness", "damping", "rotor"):
+        row[name] = getattr(elastic.drives, name).tolist()
+        row[f"true_{name}"] = getattr(arm, name)
+    clean = ElasticArm()
+    for name, speed in (("", 1.0), ("_at_twice_the_speed", 2.0)):
+        parts = [elastic_errors(result, clean.motion(seed, speed=speed)) for seed in UNSEEN]
+        for error in parts[0]:
+            row[f"{error}{name}"] = float(np.mean([part[error] for part in parts]))
+    return row
+
+
+def elastic_errors(result: Fit, motion: ArmMotion) -> dict[str, float]:
+    """Return the nMSE on a motion, means over joints.
+
+    `nmse`: torque of the motors from the motion of links and motors, without the springs: B θ̈, all
+    friction, and what the links need. `nmse_of_springs`: from B θ̈, the motors' friction and the
+    springs. `nmse_from_links`: from the motion of the links and its derivatives alone.
+    `nmse_of_acceleration`: of links and motors, driven by the torques.
+    """
+    dataset = motion.dataset()
+    joints = dataset.joints
+    predicted = predict_samples(result.model, dataset)
+    links = joints.links.dof
+    flat = torques_from_links(result.model, motion)
+    with jax.enable_x64(True):
+        precise = in_precision(without_trust(result.model))
+        found = predict(precise, "forward_dynamics", dataset.q, dataset.qd, dataset.tau)
+    inner = slice(MARGIN, -MARGIN)
+    return {
+        "nmse": nmse(at_links(predicted, joints), motion.tau),
+        "nmse_of_springs": nmse(predicted[:, links:], motion.tau),
+        "nmse_from_links": nmse(flat[inner], motion.tau[inner]),
+        "nmse_of_acceleration": nmse(found, dataset.qdd),
+    }
+
+
+def torques_from_links(model: Model, motion: ArmMotion) -> np.ndarray:
+    """Return the torque of the motors from the motion of the links and its splines alone."""
+    with jax.enable_x64(True):
+        spline = make_interp_spline(motion.t, motion.qdd, k=5)
+        derivatives = (motion.q, motion.qd, motion.qdd, spline(motion.t, 1), spline(motion.t, 2))
+
+        def torque(*given: Any) -> Any:
+            motors = motion_of_motors(precise, *given)
+            both = [jnp.concatenate(pair) for pair in zip(given[:3], motors, strict=True)]
+            return precise.inverse_dynamics(*both)[len(motors[0]) :]
+
+        precise = in_precision(without_trust(model))
+        return np.asarray(jax.vmap(torque)(*map(jnp.asarray, derivatives)))
+
+
+def nmse(predicted: np.ndarray, measured: np.ndarray) -> float:
+    """Return the mean squared error over the variance, mean over joints."""
+    return float(np.mean(np.mean((predicted - measured) ** 2, axis=0) / measured.var(axis=0)))
+
+
+ROWS = (*MECHANISMS, "serial", "limbs", "elastic", "elastic_noise")
 
 
 def main(names: Sequence[str]) -> None:
-    counts = {"serial": serial_row, "limbs": limbs_row}
+    counts = {
+        "serial": serial_row,
+        "limbs": limbs_row,
+        "elastic": elastic_row,
+        "elastic_noise": partial(elastic_row, ENCODER_NOISE),
+    }
     for name in names or ROWS:
         row = counts[name]() if name in counts else mechanism_row(name)
         print(name, row, flush=True)

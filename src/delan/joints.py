@@ -75,10 +75,16 @@ SLIDING_UNITS = JointUnits("m", "m/s", "m/s^2", "N")
 
 @dataclass(frozen=True)
 class Joints:
-    """Names and kinds of a robot's joints, in the order of the last axis of every array."""
+    """Names and kinds of a robot's joints, in the order of the last axis of every array.
+
+    Where joints are elastic and both sides were measured, links and motors have coordinates of
+    their own: `motor_of` holds, for each of the last joints, the number of the link's joint that it
+    drives through a spring. A link's coordinate has no torque from outside.
+    """
 
     names: tuple[str, ...]
     kinds: tuple[JointKind, ...]
+    motor_of: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.names or len(self.names) != len(self.kinds):
@@ -106,6 +112,13 @@ class Joints:
                 raise SettingsError(
                     f"joint {name} is of kind {kind!r}; expected one of {', '.join(known)}"
                 )
+        links = self.dof - len(self.motor_of)
+        driven = set(self.motor_of)
+        if len(driven) < len(self.motor_of) or not driven <= set(range(links)):
+            raise SettingsError(
+                f"motor_of is {self.motor_of}; expected the number of another joint below {links} "
+                f"for each of the last {len(self.motor_of)} of {self.dof} joints, each once"
+            )
 
     @classmethod
     def of(cls, kinds: Sequence[JointKind]) -> "Joints":
@@ -141,8 +154,23 @@ class Joints:
         """SI units of each joint."""
         return tuple(SLIDING_UNITS if slides else TURNING_UNITS for slides in self.sliding)
 
+    def with_motors(self) -> "Joints":
+        """Return these joints and a motor behind a spring for each of them."""
+        names = tuple(f"{name} motor" for name in self.names)
+        return Joints(self.names + names, 2 * self.kinds, tuple(range(self.dof)))
+
+    @property
+    def links(self) -> "Joints":
+        """The joints without the motors behind springs."""
+        return self.pick(range(self.dof - len(self.motor_of)))
+
     def pick(self, numbers: Sequence[int]) -> "Joints":
-        """Return the joints at the given positions, in the given order."""
+        """Return the joints at the given positions, in the given order.
+
+        A choice of them leaves motors and links behind, and has none of the former.
+        """
+        if list(numbers) == list(range(self.dof)):
+            return self
         names = []
         kinds = []
         for number in numbers:

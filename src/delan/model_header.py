@@ -151,7 +151,10 @@ def _joints(header: Mapping[str, Any]) -> Joints:
         if not isinstance(values, list) or not all(isinstance(item, str) for item in values):
             raise ModelError(f"joints.{name} is {_shown(values)}; expected a list of texts")
         texts[name] = tuple(values)
-    return Joints(**texts)
+    motors = _list(fields.get("motor_of", []), "joints.motor_of")
+    if any(type(number) is not int for number in motors):
+        raise ModelError(f"joints.motor_of is {_shown(motors)}; expected whole numbers")
+    return Joints(**texts, motor_of=tuple(motors))
 
 
 # One check for each field whose content is used: (value, name, number of joints).

@@ -62,6 +62,8 @@ def save(model: Any, path: str | Path, *, provenance: Mapping[str, Any] | None =
         "units": UNITS,
         "versions": {name: version(name) for name in ("delan", "jax", "equinox")},
     }
+    if model.joints.motor_of:
+        header["joints"]["motor_of"] = list(model.joints.motor_of)
     arrays = arrays_of(model.with_trust(None))
     if model.trust is not None:
         sizes = {"members": model.trust.size, "states": len(model.trust.domain.states)}

@@ -12,6 +12,7 @@ from delan.joints import Dataset, Joints
 from delan.learning.presets import PAPER
 from delan.models.chain import LagrangianChain, LagrangianChainSettings
 from delan.models.dynamics import DynamicsModel, InverseDynamics, Normalisation
+from delan.models.elastic import ElasticDrives, with_springs
 from delan.models.friction import Friction, FrictionSettings, MotorPair, Term
 from delan.models.model import Model, as_model
 from delan.models.networks import (
@@ -118,6 +119,19 @@ def parallelogram() -> LagrangianChain:
     return LagrangianChain(Joints.revolute(3), settings, key=jax.random.key(4))
 
 
+def elastic() -> Model:
+    """A chain whose links are driven through springs."""
+    links = Model(
+        chain(Joints.of(("revolute", "prismatic"))),
+        jax.tree.map(
+            jnp.asarray, actuator(Joints.of(("revolute", "prismatic")), "viscous", "asymmetric")
+        ),
+    )
+    sizes = ("stiffness", "damping", "rotor", "viscous", "coulomb", "offset")
+    numbers = {name: np.array([2.0, 0.5]) + row for row, name in enumerate(sizes)}
+    return with_springs(links, ElasticDrives(**numbers))
+
+
 MIXED = Joints.of(("revolute", "prismatic", "continuous"))
 
 DYNAMICS: dict[str, Callable[[], DynamicsModel]] = {
@@ -186,6 +200,7 @@ DYNAMICS: dict[str, Callable[[], DynamicsModel]] = {
         ),
     ),
     "model of a chain alone": lambda: Model(chain(MIXED)),
+    "chain, elastic joints": lambda: elastic(),
     "chain and friction with trust": lambda: with_doubt(
         Model(chain(MIXED), jax.tree.map(jnp.asarray, actuator(MIXED, "viscous", "offset")))
     ),
@@ -199,6 +214,7 @@ WITH_FRICTION = {
     "network and friction",
     "network, rotors, friction under load and with memory",
     "chain, springs, cables and friction under load",
+    "chain, elastic joints",
     "chain and friction with trust",
 }
 """Those whose friction takes part of the torque: power and forces at rest are compared without it.

@@ -151,7 +151,7 @@ def read_description(path: Path) -> Description:
         notes = []
         errors = _torque_errors(header)
         stretch = 0.0
-        if max(learned_arm(model).stretch) > RIGID:
+        if not model.joints.motor_of and max(learned_arm(model).stretch) > RIGID:
             refit = rigid_refit(stored)
             model = refit.model
             notes.append(told_refit(refit))

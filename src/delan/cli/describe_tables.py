@@ -11,7 +11,9 @@ from rich.table import Table
 
 from ..identification.identifiable_axes import IdentifiableAxes
 from ..identification.identifiable_links import IdentifiableLinks
+from ..joints import Joints
 from ..models.chain import GRAVITY_ACCELERATION
+from ..models.elastic import ElasticDrives, drives_of
 from ..models.friction import Friction
 from ..models.geometry import LearnedArm
 from ..models.rigid_body import LINK_PARAMETERS
@@ -60,6 +62,9 @@ def show(description: Description) -> None:
             console.print(_links_legend(description.links))
         console.print(" ".join(_freedoms(arm, description)))
     friction = description.model.friction
+    drives = drives_of(description.model)
+    if drives is not None:
+        console.print(_springs_table(drives, description.model.joints.links))
     if friction is not None:
         console.print(_friction_table(friction))
         if friction.settings.stops:
@@ -199,6 +204,22 @@ def _friction_table(friction: Friction) -> Table:
     return table
 
 
+def _springs_table(drives: ElasticDrives, joints: Joints) -> Table:
+    """Stiffness and damping of the springs in the joints, and the rotors behind them."""
+    table = Table(title="Springs in the joints, and motors behind them", title_justify="left")
+    table.add_column("joint", no_wrap=True)
+    for column in (
+        "stiffness\n[N m/rad, N/m]",
+        "damping\n[N m s/rad, N s/m]",
+        "rotor\n[kg m², kg]",
+    ):
+        table.add_column(column, justify="right", no_wrap=True)
+    rows = zip(joints.names, drives.stiffness, drives.damping, drives.rotor, strict=True)
+    for name, *numbers in rows:
+        table.add_row(name, *(f"{number:.4g}" for number in numbers))
+    return table
+
+
 def _freedoms(arm: LearnedArm, description: Description) -> Iterator[str]:
     """What joint data leave open of an arm, in sentences."""
     links = description.links
@@ -241,6 +262,7 @@ def as_dict(description: Description) -> dict[str, Any]:
         "weights": description.weights,
         "geometry": None,
         "links": None,
+        "springs": None,
         "friction": None,
         "free": [],
         "notes": list(description.notes),
@@ -250,6 +272,10 @@ def as_dict(description: Description) -> dict[str, Any]:
         fields["free"] = list(_freedoms(description.arm, description))
     if description.links is not None:
         fields["links"] = _links_fields(description.links)
+    drives = drives_of(model)
+    if drives is not None:
+        springs = asdict(drives)
+        fields["springs"] = {name: values.tolist() for name, values in springs.items()}
     if model.friction is not None:
         fields["friction"] = _friction_fields(model.friction)
     return fields

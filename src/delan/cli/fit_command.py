@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 # What a step of the fit is called while it runs.
 STEPS = {
+    "motors and springs": "identifying motors and springs",
+    "rigid joints": "comparing with rigid joints",
     "preparation": "choosing cut-off and delay",
     "chain": "training the chain",
     "delan": "training the DeLaN network",

@@ -27,6 +27,8 @@ from ..logs.options import LogOptions
 from ..logs.preparation import prepare
 from ..logs.reading import log_files, read_log, says_how_to_read, stream_log
 from ..models.dynamics import require_same_joints
+from ..report.elastic_text import as_fields as elastic_fields
+from ..report.elastic_text import elastic_notes
 from ..report.fit_page import write_page
 from ..report.fit_report import NAMES, FitReport, free_joints, motion_text, verdict_text
 from ..simulation.replay import Part
@@ -182,7 +184,7 @@ def _show(request: FitRequest, report: FitReport) -> None:
     typer.echo(verdict_text(report))
     if report.verdict.motion is not None:
         typer.echo(motion_text(report.verdict))
-    for sentence in free_joints(report):
+    for sentence in (*elastic_notes(report.fit), *free_joints(report)):
         typer.echo(f"Note: {sentence}")
     training = report.chosen.training
     if training is not None:
@@ -201,8 +203,9 @@ def _show(request: FitRequest, report: FitReport) -> None:
         typer.echo(f"Motion to record next: {report.motion_file}")
     if report.verdict.decision != "refuse":
         typer.echo(f"C code: delan export {request.model_path}")
-        limits = "--log OTHER_LOG --limits LIMITS.toml"
-        typer.echo(f"May it drive? delan gate {request.model_path} {limits}")
+        if not report.fit.model.joints.motor_of:  # elastic joints are beyond the gate
+            limits = "--log OTHER_LOG --limits LIMITS.toml"
+            typer.echo(f"May it drive? delan gate {request.model_path} {limits}")
 
 
 def _models_table(report: FitReport) -> Table:
@@ -252,6 +255,7 @@ def as_dict(request: FitRequest, report: FitReport) -> dict[str, Any]:
             "events": training.events,
             "friction": [asdict(step) for step in training.selection],
             "structure": _structure(report),
+            **elastic_fields(report.fit),
             "doubtful": training.doubtful,
             "interrupted": report.fit.interrupted,
             "decision": report.verdict.decision,

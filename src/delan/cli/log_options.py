@@ -45,7 +45,8 @@ class TypedLogOptions:
         None,
         "--map",
         metavar="Q=COLUMNS",
-        help="Columns of t, q, qd, qdd, tau, current, trajectory or the commands q_des, qd_des, "
+        help="Columns of t, q, qd, qdd, tau, current, trajectory, of motors behind elastic joints "
+        "(q_motor, qd_motor), of torque sensors in them (tau_link) or the commands q_des, qd_des, "
         "tau_des, kp, kd: --map 'q=joint_pos_{}', --map 'tau=column{9-15}', --map q=a,b,c, the "
         "name of an array, or 'q=link.pos[0-2],motor.pos[3-5]'. May be repeated.",
     )
@@ -88,6 +89,12 @@ class TypedLogOptions:
     )
     kd: str | None = option(
         None, metavar="K,…", help="Gains of the velocities in these loops, in N m s/rad."
+    )
+    stiffness: str | None = option(
+        None,
+        metavar="K,…",
+        help="Stiffness in N m/rad of the torque sensors of tau_link, whose deflection gives "
+        "positions of motors.",
     )
     transmission: str | None = option(
         None,
@@ -144,7 +151,7 @@ def read_options(**options: Any) -> "LogOptions":
     for name in ("join_by", "columns", "degrees", "time_scale", "rate", "memory"):
         given[name] = getattr(typed, name)
     given |= {"start": typed.from_, "end": typed.to, "join": tuple(typed.join or ())}
-    for name in ("gain", "kp", "kd"):
+    for name in ("gain", "kp", "kd", "stiffness"):
         if getattr(typed, name) is not None:
             given[name] = numbers_of(f"--{name}", getattr(typed, name))
     for name in ("scale", "offset"):

@@ -44,6 +44,12 @@ def examine(
     With `settings.simulate`, also whether the motion of its simulation stays near the recorded one.
     """
     model = as_model(model)
+    if model.joints.motor_of:
+        raise ModelError(
+            "the gate examines every combination of positions, most of which would break the "
+            "springs of elastic joints; judge this model on other logs by `delan evaluate` and "
+            "`delan simulate`, or fit a rigid one for the gate (--map q_motor=)"
+        )
     require_same_joints(model.joints, dataset)
     settings = settings or GateSettings()
     if settings.seed is None:

@@ -29,7 +29,7 @@ from ..mechanics.kinematic_tree import Tree
 from ..models.chain import USUAL_LENGTH, LagrangianChain, Matrix, Point, numpy_links, settled
 from ..models.dynamics import in_precision
 from ..models.friction_memory import memory_of
-from ..models.geometry import NO_ROTOR, chain_of, nearest_rotation
+from ..models.geometry import NO_ROTOR, chain_of, nearest_rotation, require_uncoupled
 from ..models.model import Model, as_model, without_trust
 from ..solvers.linearised import Chunks, FlatModel, drive_torques, one_blas_thread, rigid_torques
 from ..solvers.loss import Samples
@@ -89,6 +89,8 @@ def rigid_refit(model: Any, log: Dataset | None = None) -> RigidRefit:
     with jax.enable_x64(True):
         stored = in_precision(as_model(model))
         free = chain_of(stored)
+        if free.joints.motor_of:
+            require_uncoupled(free)
         plain = without_trust(stored)
         data = states_of(stored, seed=0)
         tau = rigid_torques(free, data)

@@ -1,7 +1,8 @@
 """The models that compete in a fit: each contender takes a study and returns its entry."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -18,7 +19,7 @@ from ..solvers.plan import SMALL_DOF, ModelChoice
 from .model_fit import FRESH, TrainingStart, fit_model, without_accelerations
 from .refit import Refit, cross_fit, known_fit
 from .structure_search import CLAIMED, EXACT, search_structure
-from .study import LEAST_SECONDS, NOTHING, CrossFit, Entry, Study, TrainingResult
+from .study import LEAST_SECONDS, NOTHING, Contender, CrossFit, Entry, Study, TrainingResult
 
 # Weight decays and widths that the networks are tried with, in this order. Real logs are small and
 # repetitive, so that networks need far stronger regularisation than usual.
@@ -312,6 +313,19 @@ def _left(limit: float | None, began: float) -> float | None:
     if limit is None:
         return None
     return max(LEAST_SECONDS, limit - (time.perf_counter() - began))
+
+
+def side_by_side(contenders: Sequence[Contender], study: Study) -> list[Entry]:
+    """Fit models at the same time, because XLA releases the interpreter while it computes."""
+    with ThreadPoolExecutor(max(1, len(contenders))) as pool:
+        futures = []
+        for contender in contenders:
+            futures.append(pool.submit(contender.fit, study.followed(contender.name)))
+        try:
+            wait(futures)
+        except KeyboardInterrupt:
+            study.stop.set()
+        return [future.result() for future in futures]
 
 
 def _of_everything(study: Study) -> Study:

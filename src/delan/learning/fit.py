@@ -6,7 +6,7 @@ The road, in the order of `_Job`: **prepare** the log, split it into one **study
 
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -27,11 +27,13 @@ from ..simulation.replay import LogReplay
 from ..solvers.linearised import one_blas_thread
 from ..solvers.loss import SECONDS, Objective
 from ..solvers.stages import SAMPLES
-from .contenders import Chain, Constant, Network, SingleTraining, unconfirmed
+from .contenders import Chain, Constant, Network, SingleTraining, side_by_side, unconfirmed
 from .cutoff import CutoffSearch, PreparationChoice, choose_preparation
+from .elastic import ElasticOutcome, fit_both_sides
 from .fit_settings import FitOptions, FitSettings, fit_options
 from .more_data import LearningCurve, NextMotion, more_data
 from .refit import left_open, replay_validation
+from .resonance import Resonance, resonances
 from .scores import Scores
 from .study import Budget, Contender, Entry, FrictionChoice, Listener, Study, nobody_listens
 from .uncertainty import TrustSettings, trust, trust_by_folds
@@ -53,6 +55,8 @@ class Fit:
             mechanics.
         other_motion: the nMSE by which models of parts of the log, or other arms that explain it
             as well, differ on other motion; 0 where it was not computed.
+        elastic: what was found about joints of which both sides were measured.
+        resonances: of joints that the chosen model takes as rigid and that are not.
         curve, motion: what more data would bring and what to record next, for a chain with friction
             if there was time.
     """
@@ -68,6 +72,8 @@ class Fit:
     interrupted: bool
     other_motion: float = 0.0
     replay: LogReplay | None = None
+    elastic: ElasticOutcome | None = None
+    resonances: tuple[Resonance, ...] = ()
 
     @property
     def best(self) -> Entry:
@@ -193,7 +199,9 @@ def fit(
     options = fit_options(models, friction, urdf, settings or FitSettings(), seconds, seed)
     options = options.with_limbs_of(data)
     stop = stop or threading.Event()
-    return _Job(data, options, Budget(seconds), listen or nobody_listens, stop).run()
+    job = _Job(data, options, Budget(seconds), listen or nobody_listens, stop)
+    elastic = isinstance(data, Recording | Dataset) and data.joints.motor_of
+    return fit_both_sides(job) if elastic else job.run()
 
 
 class _Prepared(NamedTuple):
@@ -213,6 +221,7 @@ class _Outlook(NamedTuple):
     replay: LogReplay | None = None
     curve: LearningCurve | None = None
     motion: NextMotion | None = None
+    resonances: tuple[Resonance, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,6 +256,7 @@ class _Job:
             interrupted=self.stop.is_set() or any(entry.interrupted for entry in entries),
             other_motion=outlook.other_motion,
             replay=outlook.replay,
+            resonances=outlook.resonances,
         )
 
     def _outlook(self, best: Entry, study: Study, choice: PreparationChoice) -> "_Outlook":
@@ -264,7 +274,8 @@ class _Job:
         motion = None
         if self.budget.left > 0:
             curve, motion = more_data(best.deployed, study.training, study.validation, keys)
-        return _Outlook(trusted, other_motion, replay.result(), curve, motion)
+        seen = resonances(self.data, best.deployed, choice.settings.delay)
+        return _Outlook(trusted, other_motion, replay.result(), curve, motion, seen)
 
     def _prepare(self) -> _Prepared:
         if isinstance(self.data, Dataset):
@@ -420,19 +431,7 @@ class _Job:
                 study = study.within(seconds)
         if self.stop.is_set():
             return entries
-        return entries + self._side_by_side(networks, study)
-
-    def _side_by_side(self, contenders: list[Contender], study: Study) -> list[Entry]:
-        """Fit networks at the same time, because XLA releases the interpreter while it computes."""
-        with ThreadPoolExecutor(max(1, len(contenders))) as pool:
-            futures = []
-            for contender in contenders:
-                futures.append(pool.submit(contender.fit, study.followed(contender.name)))
-            try:
-                wait(futures)
-            except KeyboardInterrupt:
-                self.stop.set()
-            return [future.result() for future in futures]
+        return entries + side_by_side(networks, study)
 
     def _trust(self, best: Entry, study: Study) -> Model:
         """Give the best model its band and its domain."""

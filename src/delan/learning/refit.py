@@ -183,10 +183,12 @@ def other_motion(dataset: Dataset, *, key: PRNGKeyArray) -> Dataset:
     """The motion of a log with its joints at different moments.
 
     Each joint keeps to the positions, speeds and accelerations that it had, in combinations that
-    were not recorded.
+    were not recorded; a motor behind a spring stays with its link.
     """
     known = dataset.samples
     moments = generator(key).integers(len(known), size=(MIXED_ROWS, known.dof))
+    for motor, link in enumerate(known.joints.motor_of, start=known.joints.links.dof):
+        moments[:, motor] = moments[:, link]
     rows = (moments, np.arange(known.dof))
     return Dataset(
         t=np.arange(MIXED_ROWS, dtype=float),

@@ -154,6 +154,8 @@ def find_columns(sheet: Sheet, options: LogOptions) -> ColumnLayout:
     """Return the layout of a sheet; refuse one in which columns are missing or ambiguous."""
     finder = ColumnFinder(sheet, options)
     groups = finder.groups()
+    if "q" not in groups and {"q_motor", "tau_link"} <= groups.keys():
+        groups["q"] = groups["q_motor"]  # the sensors tell where the links are
     if "q" not in groups:
         refuse_without_joints(sheet)
     time, unit = finder.time()
@@ -207,7 +209,7 @@ def _joints(sheet: Sheet, options: LogOptions, groups: Mapping[str, Group]) -> J
         dof = len(group.columns)
     else:
         dof = len(_joint_numbers(groups))
-    named = sheet.joints or joints_of(sheet, dof)
+    named = joints_of(sheet, dof) or sheet.joints
     if named is not None and named.dof == dof:
         return named
     _require_few(sheet, dof)

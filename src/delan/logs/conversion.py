@@ -18,8 +18,11 @@ from .options import QUANTITIES, LogOptions, Numbers
 from .time_stamps import whole_or_float
 
 # Quantities that change their sign together.
-_RATES = ("q", "qd", "qdd")
+_MOTORS = ("q_motor", "qd_motor")
+_RATES = ("q", "qd", "qdd", *_MOTORS)
 _TORQUES = ("tau", *COMPONENTS)
+# Its own torques, which a transmission leaves as they are.
+_SENSOR = "tau_link"
 # Quantities that may be in degrees.
 _ANGLES = (*_RATES, "q_des", "qd_des")
 
@@ -40,6 +43,7 @@ class Conversion:
         joints: the chosen joints.
         factors, offsets: of each quantity, per joint.
         kp, kd: gains of the drives, per joint; None if they are columns, or not needed.
+        stiffness: of sensors in the joints, per joint; None if it was not given.
         transmission: positions of the motors by those of the joints, None if they are the same.
         signs: sign of each quantity, per joint.
     """
@@ -52,6 +56,7 @@ class Conversion:
     offsets: Mapping[str, np.ndarray]
     kp: np.ndarray | None
     kd: np.ndarray | None
+    stiffness: np.ndarray | None
     transmission: np.ndarray | None
     signs: Mapping[str, np.ndarray]
 
@@ -126,7 +131,8 @@ def _at_joints(columns: Columns, transmission: np.ndarray) -> Columns:
     """
     inverse = np.linalg.inv(transmission)
     at_joints = dict(columns)
-    for quantity in _RATES:
+    # Beside positions of the motors, the others are those of the links.
+    for quantity in _MOTORS if "q_motor" in columns else _RATES:
         if quantity in columns:
             at_joints[quantity] = columns[quantity] @ inverse.T
     for quantity in _TORQUES:
@@ -151,6 +157,9 @@ def conversion_of(source: str, layout: ColumnLayout, options: LogOptions) -> Con
     offsets = {}
     for quantity, offset in options.offset.items():
         offsets[quantity] = _per_joint(source, f"--offset {quantity}", offset, joints)
+    stiffness = None
+    if options.stiffness is not None:
+        stiffness = _per_joint(source, "--stiffness", options.stiffness, joints)
     gains = {}
     for name in ("kp", "kd"):
         given = getattr(layout.torque, name)
@@ -166,6 +175,7 @@ def conversion_of(source: str, layout: ColumnLayout, options: LogOptions) -> Con
         offsets=offsets,
         kp=gains["kp"],
         kd=gains["kd"],
+        stiffness=stiffness,
         transmission=_transmission(source, options, joints),
         signs=_signs(source, layout, options, numbers),
     )
@@ -230,7 +240,7 @@ def _signs(
         if flipped != "all":
             chosen = _joint_numbers(source, "--flip", flipped, layout.joints)
         sign = np.where(np.isin(numbers, chosen), -1.0, 1.0)
-        for name in _RATES if quantity == "q" else _TORQUES:
+        for name in _RATES if quantity == "q" else (*_TORQUES, _SENSOR):
             signs[name] = sign
     return signs
 

@@ -70,7 +70,7 @@ def options_of(values: object, source: str) -> LogOptions:
 
 
 # What the value of each option is made of.
-_NUMBERS = ("gain", "kp", "kd")
+_NUMBERS = ("gain", "kp", "kd", "stiffness")
 _NUMBERS_BY_NAME = ("scale", "offset")
 
 

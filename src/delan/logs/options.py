@@ -12,7 +12,7 @@ from ..errors import SettingsError
 from ..joints import COMPONENTS
 
 # Quantities that a log may hold for each joint, by the names of delan.
-QUANTITIES = ("q", "qd", "qdd", "tau", *COMPONENTS)
+QUANTITIES = ("q", "qd", "qdd", "tau", "q_motor", "qd_motor", "tau_link", *COMPONENTS)
 
 # What a drive was told: desired position, velocity and additional torque, and its gains.
 COMMANDS = ("q_des", "qd_des", "tau_des", "kp", "kd")
@@ -21,7 +21,10 @@ COMMANDS = ("q_des", "qd_des", "tau_des", "kp", "kd")
 MAPPED = ("t", "trajectory", *QUANTITIES, "current", *COMMANDS)
 
 # Quantities that `LogOptions.scale` and `LogOptions.offset` accept.
-SCALED = ("q", "qd", "qdd", "tau", "q_des", "qd_des", "tau_des")
+SCALED = (
+    *("q", "qd", "qdd", "tau", "q_motor", "qd_motor", "tau_link"),
+    *("q_des", "qd_des", "tau_des"),
+)
 
 # Quantities that may stand under each other's names.
 EXCHANGEABLE = ("q", "qd", "tau")
@@ -52,7 +55,8 @@ class LogOptions:
         map: columns of a quantity of `MAPPED`: a pattern with `{}` for the number or name of the
             joint (`joint_pos_{}`), a range (`column{2-8}`), a list of columns, the name of an
             array, or columns of arrays (`link.pos[0-2],motor.pos[3-5]`). An empty pattern leaves
-            the quantity out.
+            the quantity out. With `q_motor`, positions of motors behind elastic joints, a recording
+            has a coordinate for each link and one for each motor, in the units of the links.
         join: other files whose columns lie beside those of the log, by row, or by time if both
             have times. `{}` stands for the longest beginning or end of the log's name for which
             there is such a file; a name without a folder is looked up beside the log as well.
@@ -65,9 +69,14 @@ class LogOptions:
         gain: torque per current [N m/A], one for all joints or one per chosen joint.
         kp, kd: gains of the drives [N m/rad, N m s/rad], one for all joints or one per chosen
             joint: the torque is kp (q_des − q) + kd (qd_des − qd) + tau_des.
+        stiffness: of the sensors that measured `tau_link`, torques of elastic joints at their links
+            [N m/rad or N/m], one for all joints or one per chosen joint. Their deflection is that
+            torque over the stiffness: it gives the positions of the motors from those of the links,
+            or those of the links from `q_motor`.
         transmission: matrix T of the motors in the log, q_motor = T q_joint, row by row. Positions
             and torques of the log are those of the motors; q_joint = T⁻¹ q_motor and
-            tau_joint = Tᵀ tau_motor. A single row gives the gear ratios, the diagonal of T.
+            tau_joint = Tᵀ tau_motor. A single row gives the gear ratios, the diagonal of T. Where
+            `q_motor` is mapped, `q` is of the links already.
         flip: joints whose sign is inverted, for `q` (with its derivatives) or `tau`; `"all"` for
             every joint.
         exchanged: quantities that stand under each other's names, such as `{"q": "qd", "qd": "q"}`:
@@ -93,6 +102,7 @@ class LogOptions:
     gain: Numbers | None = None
     kp: Numbers | None = None
     kd: Numbers | None = None
+    stiffness: Numbers | None = None
     transmission: tuple[Numbers, ...] | None = None
     flip: Mapping[str, tuple[int | str, ...] | Literal["all"]] = field(default_factory=dict)
     exchanged: Mapping[str, str] = field(default_factory=dict)
@@ -270,6 +280,12 @@ def _require_factors(options: LogOptions) -> None:
             _require_finite(setting, numbers)
             if setting == "scale" and 0.0 in numbers:
                 raise SettingsError(f"of {quantity} is 0, which leaves nothing", setting=setting)
+    if options.stiffness is not None:
+        _require_finite("stiffness", options.stiffness)
+        if min(options.stiffness) <= 0:
+            raise SettingsError(
+                f"must be above zero, got {min(options.stiffness)}", setting="stiffness"
+            )
     for setting in ("kp", "kd"):
         numbers = getattr(options, setting)
         if numbers is None:

@@ -11,6 +11,7 @@ from jaxtyping import Int
 from ..errors import DataError, SettingsError
 from ..joints import COMPONENTS, Recording
 from ..log_rows import FileRows
+from .both_sides import both_sides
 from .columns import ColumnLayout, find_columns
 from .conversion import conversion_of
 from .excerpts import ExcerptBuilder, LogPart, copied_rows, joined_parts, single_parts
@@ -182,7 +183,9 @@ def recordings_of(
         if layout.trajectory is not None:
             column = piece[layout.trajectory]
             trajectory = _whole_labels(sheet.source, layout.trajectory, column, done)
-        columns = conversion.columns(piece)
+        columns, joints = both_sides(
+            conversion.columns(piece), conversion.joints, conversion.stiffness, sheet.source
+        )
         recording = Recording(
             t=stamps.seconds(piece, done, length),
             q=columns["q"],
@@ -191,7 +194,7 @@ def recordings_of(
             qdd=columns.get("qdd"),
             trajectory=labels.number(trajectory),
             truth={name: columns[name] for name in COMPONENTS if name in columns},
-            joints=conversion.joints,
+            joints=joints,
             source=sheet.source,
             torque_source=torque_source_of(sheet, layout.torque.source),
             gains=conversion.gains(piece),

@@ -242,7 +242,11 @@ def provenance_of(recording: Recording, options: LogOptions, logs: list[str]) ->
         "logs": logs,
         "options": plain_options(options),
         "torque_source": recording.torque_source,
-        "joints": {"names": list(joints.names), "kinds": list(joints.kinds)},
+        "joints": {
+            "names": list(joints.names),
+            "kinds": list(joints.kinds),
+            "motor_of": list(joints.motor_of),
+        },
     }
 
 
@@ -255,8 +259,11 @@ def joints_of(sheet: Sheet, dof: int) -> Joints | None:
     kinds = named.get("kinds")
     if not isinstance(names, list) or not isinstance(kinds, list) or len(names) != dof:
         raise DataError(sheet.source, f"its {PROVENANCE} has no names of {dof} joints; fix it")
+    motors = named.get("motor_of", [])
+    if not isinstance(motors, list) or not all(isinstance(number, int) for number in motors):
+        raise DataError(sheet.source, f"its {PROVENANCE} has motor_of {motors!r}; fix it")
     try:
-        return Joints(tuple(map(str, names)), tuple(map(str, kinds)))  # pyright: ignore
+        return Joints(tuple(map(str, names)), tuple(map(str, kinds)), tuple(motors))  # pyright: ignore
     except DelanError as error:
         raise DataError(sheet.source, str(error)) from None
 

@@ -1,8 +1,10 @@
 from .dynamics import Lagrangian, Normalisation, Promises, lagrangian
+from .elastic import ElasticDrives, drives_of, motion_of_motors, with_springs
 from .layers import Affine, LagrangianLayer, Perceptron, Sensitive, chained
 
 __all__ = [
     "Affine",
+    "ElasticDrives",
     "Lagrangian",
     "LagrangianLayer",
     "Normalisation",
@@ -10,5 +12,8 @@ __all__ = [
     "Promises",
     "Sensitive",
     "chained",
+    "drives_of",
     "lagrangian",
+    "motion_of_motors",
+    "with_springs",
 ]

@@ -7,6 +7,8 @@ exactly and cannot fit others.
 Joints of its tree may depend on the measured coordinates q by constants, q_tree = A q: in a
 parallelogram, a wrist with coupled drives, or a belt. Such a tree may have more joints than
 coordinates. Torques are those of the tree, seen from the coordinates: τ = Aᵀ τ_tree(A q, A q̇, A q̈).
+A coordinate that moves no joint of the tree is a motor behind a spring (`elastic`): it has the
+inertia of its rotor alone.
 
 Joint data leave a choice of frames and units, which `settled` makes by a rule: every frame may turn
 about its axis, slide along it and be stretched; lengths have no unit until gravity, 9.81 m/s², or a
@@ -271,10 +273,12 @@ def _require_coupling(settings: LagrangianChainSettings, joints: Joints) -> int:
                 f"a row of the coupling is {row}; give {joints.dof} finite numbers, one for each "
                 "coordinate"
             )
-    if np.linalg.matrix_rank(np.array(rows)) < joints.dof:
+    # A motor behind a spring moves no joint of the tree.
+    links = joints.dof - len(joints.motor_of)
+    if np.linalg.matrix_rank(np.array(rows)) < links:
         raise SettingsError(
             "the coupling leaves a coordinate that moves no joint of the tree; its rows must have "
-            f"the rank {joints.dof}"
+            f"the rank {links}"
         )
     return count
 

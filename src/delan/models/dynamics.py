@@ -215,6 +215,12 @@ def require_same_joints(joints: Joints, dataset: Dataset) -> None:
     """Refuse data of other joints than those of a model."""
     given = dataset.joints
     problem = None
+    if joints.motor_of and not given.motor_of:
+        problem = (
+            f"motors behind springs and {dataset.source} has no positions of motors; read it with "
+            "--map 'q_motor=NAME{}'"
+        )
+        raise ModelError(f"the model has {problem} (LogOptions.map in Python)")
     if joints.dof != given.dof:
         problem = f"{joints.dof} joints and {dataset.source} has {given.dof}"
     elif (joints.sliding != given.sliding).any():

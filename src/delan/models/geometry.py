@@ -140,6 +140,13 @@ def chain_of(model: Any) -> LagrangianChain:
 
 def require_uncoupled(chain: LagrangianChain) -> None:
     """Refuse a chain whose joints depend on each other, where only free joints have a form."""
+    if chain.joints.motor_of:
+        names = ", ".join(chain.joints.links.names)
+        raise ModelError(
+            f"the joints of this chain are elastic ({names}): its torques are valid, but motors "
+            "behind springs have no form as a rigid body or URDF; export it as C, StableHLO or "
+            "CasADi"
+        )
     if chain.settings.coupling is not None:
         names = ", ".join(chain.tree_joints.names)
         raise ModelError(

@@ -20,6 +20,7 @@ from ..learning.study import Entry
 from ..logs.doctor.finding import plural
 from ..models.friction import FrictionSettings
 from ..storage import write_whole
+from .elastic_text import elastic_notes
 from .fit_figures import (
     Predicted,
     draw_cutoffs,
@@ -72,6 +73,7 @@ def page_of(report: FitReport) -> str:
         verdict=verdict_text(report),
         doubtful=report.verdict.decision != "deploy",
         summary=_summary(report),
+        elastic=bool(report.fit.model.joints.motor_of),
         relearned=report.chosen.relearned is not None,
         motion=motion_text(report.verdict),
         simulable=report.verdict.simulable,
@@ -108,8 +110,7 @@ def _summary(report: FitReport) -> str:
     if report.chosen.relearned is not None:
         text += f" in {parts} parts, each left out in turn to choose by; the model learned from all"
     else:
-        training = len(fit.training.samples)
-        validation = len(fit.validation.samples)
+        training, validation = len(fit.training.samples), len(fit.validation.samples)
         text += f": {training} to learn from, {validation} to choose by"
         between = samples - training - validation
         if between:
@@ -124,6 +125,7 @@ def _notices(report: FitReport) -> Iterator[str]:
     if errors:
         count = plural(errors, "error")
         yield f"`delan check` finds {count} in the log, listed at the end of this page."
+    yield from elastic_notes(report.fit)
     yield from free_joints(report)
     if report.chosen.training is not None:
         for event in report.chosen.training.events:

@@ -281,6 +281,8 @@ def free_joints(report: FitReport) -> Iterator[str]:
         size = report.chosen.cross.size
     joints = report.fit.dataset.joints
     for joint in np.flatnonzero(size.free).tolist():
+        if joint in joints.motor_of:
+            continue  # a link behind a spring, not a joint that nothing drives
         sentence = f"{joints.names[joint]} has no motor: its torque is 0, and models learn from it"
         if size.variance[joint] > 0:
             inertial = np.sqrt(size.variance[joint])

@@ -121,7 +121,7 @@ def examine_levels(log: CheckedLog) -> list[Finding]:
 def _dead(log: CheckedLog) -> list[Finding]:
     """Report joints that stand still, and velocities and torques that never change."""
     findings = []
-    free = joints_without_motor(log)
+    free = frozenset() if log.joints.motor_of else joints_without_motor(log)
     ranges = np.ptp(log.columns["q"], axis=0)
     still = ranges < [STANDS_STILL[kind] for kind in log.joints.kinds]
     for joint in range(log.joints.dof):
@@ -133,7 +133,8 @@ def _dead(log: CheckedLog) -> list[Finding]:
             if name not in log.columns or (name == "qd" and still[joint]):
                 continue
             values = log.columns[name][:, joint]
-            if np.ptp(values) > 0.0:
+            # No torque drives a link from outside if its motor is behind a spring.
+            if np.ptp(values) > 0.0 or (name == "tau" and joint in log.joints.motor_of):
                 continue
             if name == "tau" and joint in free:
                 findings.append(Finding(cases.UNACTUATED, "warning", joint, name))
