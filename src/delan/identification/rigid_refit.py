@@ -48,8 +48,8 @@ RADIUS = 0.2
 PULLS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 EARNED = 0.8
 # Most evaluations of the torques in a stage, and the relative gain below which a stage ends.
-TRIES = 60
-ENOUGH = 1e-4
+TRIES = 200
+ENOUGH = 1e-8
 # Least rotor at the start, in units of torque over acceleration: a smaller one would never grow,
 # for the search changes its logarithm.
 LEAST_ROTOR = 1e-4
