@@ -25,6 +25,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..joints import Dataset, evenly_spaced, nonzero_scale
+from ..logs.split import side
 from ..models.dynamics import in_precision
 from ..models.friction_memory import memory_of
 from ..models.model import Model, without_trust
