@@ -41,7 +41,7 @@ SETTINGS = ReplaySettings(horizons=(0.1, 0.5))
 # Windows that the rival learns from, and the iterations after which it is stopped.
 WINDOWS = 40
 SECONDS = 0.5
-ITERATIONS = 60
+ITERATIONS = 30
 # Bounds of armature [kg m²], damping [N m s/rad] and friction loss [N m] with where each starts.
 DRIVES = {"armature": (0.01, 1e-5, 2.0), "damping": (0.1, 0.0, 10.0), "frictionloss": (0.1, 0, 10)}
 
