@@ -292,7 +292,7 @@ def test_an_arm_that_two_searches_found_comes_before_a_lone_better_one(monkeypat
     lone, found, other = (Model(chain(dataset.joints, seed)) for seed in range(3))
     ends = [(lone, 0.009), (found, 0.010), (found, 0.011), (other, 0.5)]
 
-    def searched(search, number):
+    def searched(search, number, partner):
         start, validation = ends[number]
         nothing = CrossFit((), (), (), study.torque_size)
         return ArmTrial(start, Objective(), nothing, validation)

@@ -16,7 +16,7 @@ from delan.models.model import Model
 from delan.models.networks import LagrangianNetwork, LagrangianNetworkSettings
 from delan.solvers.linearised import FlatModel, numpy_friction
 from delan.solvers.loss import Objective, Samples, Scale, data_loss, decay, loss, residual
-from delan.solvers.marquardt import MarquardtSettings, Problem, _joined, init, update
+from delan.solvers.marquardt import MarquardtSettings, Problem, init, joined, update
 from tests.support.members import pendulum
 
 
@@ -169,7 +169,7 @@ def test_normal_equations_are_the_gradient_and_its_jacobian(model, dataset, term
     rigid = FlatModel.of(Model(model))
     torque, slopes = problem.linearised(rigid)
     point = problem.solved(rigid, friction, torque)
-    tree, fixed = trainable(_joined(Model(model, friction), point))
+    tree, fixed = trainable(joined(Model(model, friction), point.rigid, point.friction))
     flat, unravel = ravel_pytree(tree)
     near = problem.quadratic(point, slopes, np.zeros(len(flat)))
 
@@ -219,7 +219,7 @@ def test_products_of_motor_pairs_are_those_of_their_jacobian():
     problem = Problem(samples, scale.untied(), objective)
     torque, slopes = problem.linearised(FlatModel.of(Model(chain)))
     point = problem.solved(FlatModel.of(Model(chain)), head, torque)
-    model = _joined(Model(chain, head), point)
+    model = joined(Model(chain, head), point.rigid, point.friction)
     tree, fixed = trainable(model)
     flat, unravel = ravel_pytree(tree)
 

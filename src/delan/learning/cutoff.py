@@ -37,6 +37,7 @@ from ..models.dynamics import on_device
 from ..models.model import Model
 from ..solvers.linearised import one_blas_thread
 from ..solvers.loss import Objective
+from ..solvers.pair import Pair, Seat
 from ..solvers.plan import ModelChoice
 from ..solvers.training import SEARCHES, TrainingSettings
 from .delay import Delay, find_delay
@@ -60,7 +61,8 @@ FIRST_SHARE = 0.6
 # The walk over cut-offs ends on either side when the error was this many times the best twice in a
 # row.
 WORSE = 1.02
-# Searches that run at the same time; fixed, so that a seed gives the same result everywhere.
+# Searches that run at the same time, and end when they agree; fixed, so that a seed gives the same
+# result everywhere.
 TOGETHER = 2
 # Arms whose errors on the folds are below this multiple of the least may be the robot's: another
 # search can confirm them, and where none does, they are rivals.
@@ -268,8 +270,12 @@ class ArmSearch:
         confirmed = None
         while not trials or (len(trials) < self.most and confirmed is None and not self.over()):
             numbers = range(len(trials), min(self.most, len(trials) + TOGETHER))
+            seats: list[Seat | None] = [None]
+            if len(numbers) == TOGETHER:
+                pair = Pair(self._apart)
+                seats = [pair.seat(0), pair.seat(1)]
             with ThreadPoolExecutor(TOGETHER) as pool:
-                trials += pool.map(self._searched, numbers)
+                trials += pool.map(self._searched, numbers, seats)
             trials.sort(key=lambda trial: trial.validation)
             confirmed = self._confirmed(trials)
         if confirmed is None:
@@ -286,8 +292,7 @@ class ArmSearch:
         They are the same if they differ by less than both err on the folds together. An arm far
         behind the best one counts for nothing, although it may be found twice.
         """
-        motion = other_motion(self.study.dataset, key=jax.random.fold_in(self.study.key, 0))
-        torques = torques_of([trial.start for trial in trials], motion)
+        torques = torques_of([trial.start for trial in trials], self._other_motion)
         bound = RIVAL * trials[0].validation
         for place, trial in enumerate(trials):
             for later in range(place + 1, len(trials)):
@@ -297,15 +302,30 @@ class ArmSearch:
                     return place
         return None
 
-    def _searched(self, number: int) -> ArmTrial:
+    @cached_property
+    def _other_motion(self) -> Dataset:
+        key = jax.random.fold_in(self.study.key, 0)
+        return other_motion(self.study.dataset, key=key)
+
+    def _apart(self, first: Model, second: Model) -> float:
+        """The nMSE by which two arms differ on motion that the log does not have."""
+        torques = torques_of([first, second], self._other_motion)
+        return self.study.torque_size.nmse(torques[1] - torques[0])
+
+    def _searched(self, number: int, partner: Seat | None) -> ArmTrial:
         """The end of one search; the first one has the key of the study."""
-        study = self.study
+        study = replace(self.study, partner=partner)
         if number > 0:
             key = jax.random.fold_in(study.key, number)
             study = replace(study, key=key, watch=None)
         # The arm is looked for with all samples. Wrong ones have far larger errors even on what
         # they learned from; how good the right one is, the folds tell.
-        result = fit_model(study.without(NOTHING), self.model)
+        try:
+            result = fit_model(study.without(NOTHING), self.model)
+        finally:
+            if partner is not None:
+                partner.leave()
+        study = replace(study, partner=None)
         trial = replace(ArmTrial.of(result.model, study), others=result.others)
         trial = self._upright(trial, study)
         if number == 0:

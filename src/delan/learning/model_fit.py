@@ -172,6 +172,7 @@ class _Trainer:
             study.settings,
             key=self.model_key,
             stop=study.stop,
+            partner=study.partner,
         )
         network, steps = self.start.stages(study, network, usual)
         limits = self.limits

@@ -63,12 +63,12 @@ def _iterated(
 ) -> Any:
     """The model after some iterations from a short way off."""
     problem = marquardt.Problem(data, scale, objective or Objective())
-    state = marquardt.init(model, marquardt.NEARBY)
+    descent = marquardt.Descent.of(model, problem, marquardt.NEARBY)
     for _ in range(iterations):
-        state, _ = marquardt.update(state, problem, marquardt.NEARBY)
-        if bool(state.stalled):
+        descent.advance()
+        if descent.stalled:
             break
-    return state.model
+    return descent.model
 
 
 @dataclass(frozen=True, eq=False)

@@ -326,15 +326,15 @@ class _Search:
         settings: marquardt.MarquardtSettings = marquardt.NEARBY,
     ) -> tuple[float, Model]:
         """The loss and the model after some iterations, fewer if they gain nothing any more."""
-        state = marquardt.init(model, settings)
+        descent = marquardt.Descent.of(model, problem, settings)
         losses = [np.inf]
         for _ in range(most):
-            state, loss = marquardt.update(state, problem, settings)
+            loss = descent.advance()
             losses.append(float(loss) if np.isfinite(loss) else np.inf)
             slow = len(losses) > GAIN_ITERATIONS and loss > GAIN * losses[-1 - GAIN_ITERATIONS]
-            if slow or bool(state.stalled) or self.study.stop.is_set() or not loss > EXACT**2:
+            if slow or descent.stalled or self.study.stop.is_set() or not loss > EXACT**2:
                 break
-        return losses[-1], state.model
+        return losses[-1], descent.model
 
     def _errors(self, model: Model) -> Float[np.ndarray, " parts"]:
         """The error of a model on every part of the log after a refit without it."""

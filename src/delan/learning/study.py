@@ -22,6 +22,7 @@ from ..joints import Dataset
 from ..logs.split import Fold, Split, side, split, split_key
 from ..models.friction import FrictionSettings
 from ..models.model import Model
+from ..solvers.pair import Seat
 from ..solvers.training import HistoryRow, Progress, TrainingSettings
 from .friction_search import START, SelectionStep
 from .residual_check import Misfit
@@ -63,6 +64,7 @@ class Study:
         stop: set from another thread or by Ctrl-C to end the fit early.
         watch: follows the progress of the current step.
         bar: the error on the present fold that a model must come near to be worth more trials.
+        partner: another search for the same arm at the same time, if there is one.
     """
 
     dataset: Dataset
@@ -77,6 +79,7 @@ class Study:
     listen: Listener = nobody_listens
     watch: Watcher | None = None
     bar: float = float("inf")
+    partner: Seat | None = None
 
     @classmethod
     def of(

@@ -259,10 +259,11 @@ def _by_marquardt(
         with jax.enable_x64(True):
             own = data.rows(resampled(blocks[rows], draw))
             problem = marquardt.Problem(own, scale, settings.objective)
-            state = marquardt.init(in_precision(model), steps)
+            descent = marquardt.Descent.of(in_precision(model), problem, steps)
             for _ in range(settings.iterations):
-                state, _ = marquardt.update(state, problem, steps)
-        yield state.model
+                descent.advance()
+            member = descent.model
+        yield member
 
 
 def _by_descent(

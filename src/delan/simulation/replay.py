@@ -40,6 +40,8 @@ Rows = Float[np.ndarray, "time dof"]
 HORIZONS = (0.1, 0.5, 1.0, 2.0)
 # A log is sampled at most this far apart for a simulation [s]; slower logs are stepped in between.
 LONGEST_STEP = 2e-3
+# Windows that are simulated together: with a fixed number, logs share a compiled program.
+TOGETHER = 10
 # Rows without which a trajectory has no motion to compare.
 FEWEST_ROWS = 10
 
@@ -184,7 +186,6 @@ def replay_parts(
     settings = settings or ReplaySettings()
     dt = usual_step(dataset.t)
     length = round(max(settings.horizons) / dt)
-    # As many for every part, so that all parts share one compiled program.
     each = -(-settings.windows // len(parts))
     moved = []
     with jax.enable_x64(True):
@@ -305,10 +306,19 @@ def memory_along(model: Model, dataset: Dataset, rows: np.ndarray) -> FrictionSt
 def _driven(model: Model, windows: _Windows, dt: float) -> np.ndarray:
     """Return the positions of every window after each step."""
     count = max(1, int(np.ceil(dt / LONGEST_STEP - 1e-9)))
-    drives = Drive.held(jnp.asarray(np.repeat(windows.tau, count, axis=1)))
-    state = jax.tree.map(jnp.asarray, windows.state)
-    moved = _all_driven(model, state, drives, jnp.asarray(dt / count))
-    return np.asarray(moved.q)[:, count - 1 :: count]
+    tau = np.repeat(windows.tau, count, axis=1)
+    paths = []
+    for first in range(0, len(tau), TOGETHER):
+        rows = np.minimum(np.arange(first, first + TOGETHER), len(tau) - 1)
+        state = jax.tree.map(jnp.asarray, _rows_of(windows.state, rows))
+        drives = Drive.held(jnp.asarray(tau[rows]))
+        moved = _all_driven(model, state, drives, jnp.asarray(dt / count))
+        paths.append(np.asarray(moved.q)[:, count - 1 :: count])
+    return np.concatenate(paths)[: len(tau)]
+
+
+def _rows_of(state: MovingState, rows: np.ndarray) -> MovingState:
+    return jax.tree.map(lambda column: column[rows], state)
 
 
 @eqx.filter_jit

@@ -12,14 +12,12 @@ Call it inside `jax.enable_x64(True)`: the normal equations need float64.
 """
 
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
@@ -42,7 +40,8 @@ from .linearised import (
     with_friction,
     without_friction,
 )
-from .loss import Data, Objective, Scale, Windows, decay, tie
+from .loss import Data, Objective, Scale, Windows
+from .ties import tied_loss, tied_quadratic
 
 Weights = Float[np.ndarray, " weights"]
 Curvature = Float[np.ndarray, "weights weights"]
@@ -137,71 +136,119 @@ class _Quadratic(NamedTuple):
 def update(
     state: MarquardtState, problem: "Problem", settings: MarquardtSettings
 ) -> tuple[MarquardtState, float]:
-    """Return the state and the loss after one iteration.
+    """Return the state and the loss after one iteration; several are a `Descent`.
 
-    The residuals are linearised once; steps under growing damping follow until one lowers the loss.
-    `stalled` is set when none did: a minimum to machine precision.
+    `stalled` is set when no step lowered the loss: a minimum to machine precision.
     """
-    # A step that leaves the range of numbers is refused by its loss.
-    with one_blas_thread(), np.errstate(all="ignore"):
-        return _updated(state, problem, settings.trials)
+    descent = Descent.after(state, problem, settings)
+    loss = descent.advance()
+    return descent.state, loss
 
 
-def _updated(
-    state: MarquardtState, problem: "Problem", trials: int
-) -> tuple[MarquardtState, float]:
-    model = state.model
-    rigid = without_friction(model)
-    flat = None if rigid is None else FlatModel.of(rigid)
-    friction = None
-    if model.friction is not None:
-        friction = numpy_friction(model.friction)
-    torque, slopes = problem.linearised(flat)
-    point = problem.solved(flat, friction, torque)
-    near = problem.quadratic(point, slopes, np.asarray(state.scaling))
-    damping = float(state.damping)
-    growth = 2.0
-    accepted = False
-    end = point
-    for _ in range(trials):
-        step = _step(near, damping)
-        if step is not None:
-            end = problem.moved(point, step)
-            accepted = bool(end.loss < point.loss)
-        if accepted:
-            assert step is not None
-            # Nielsen (1999): damping shrinks smoothly with the quality of a step, by at most 5, and
-            # grows by 2, 4, 8, … where a step fails.
-            predicted = -2 * near.gradient @ step - step @ near.curvature @ step
-            quality = (point.loss - end.loss) / predicted
-            damping *= max(1 / 5, 1 - (2 * quality - 1) ** 3)
-            break
-        damping *= growth
-        growth *= 2
-    if not accepted:
-        end = point
-    after = MarquardtState(
-        model=_joined(model, end),
-        damping=on_device(damping),
-        scaling=on_device(near.unit**2),
-        stalled=jax.device_put(np.asarray(not accepted)),
-    )
-    return after, end.loss
+@dataclass(eq=False)
+class Descent:
+    """The method on its way, in NumPy arrays.
 
+    A model is made of them only where it is asked for: that takes as long as half an iteration of
+    a 7-joint chain.
+    """
 
-def _joined(model: Model, point: _Point) -> Model:
-    """Return the model at a point, in the precision of the model."""
-    friction = None
-    if point.friction is not None:
-        friction = jax.tree.map(
-            lambda new, old: jax.device_put(np.asarray(new, old.dtype)),
-            point.friction,
-            model.friction,
+    problem: "Problem"
+    trials: int
+    begin: Model
+    rigid: FlatModel | None
+    friction: Friction | None
+    damping: float
+    scaling: Weights
+    stalled: bool = False
+
+    @classmethod
+    def of(cls, model: Any, problem: "Problem", settings: MarquardtSettings) -> "Descent":
+        return cls.after(init(model, settings), problem, settings)
+
+    @classmethod
+    def after(
+        cls, state: MarquardtState, problem: "Problem", settings: MarquardtSettings
+    ) -> "Descent":
+        """The method from a state on."""
+        model = state.model
+        rigid = without_friction(model)
+        return cls(
+            problem=problem,
+            trials=settings.trials,
+            begin=model,
+            rigid=None if rigid is None else FlatModel.of(rigid),
+            friction=None if model.friction is None else numpy_friction(model.friction),
+            damping=float(state.damping),
+            scaling=np.asarray(state.scaling),
         )
-    if point.rigid is None:
+
+    @property
+    def model(self) -> Model:
+        """The model at this point, in the precision of the one that the search began with."""
+        return joined(self.begin, self.rigid, self.friction)
+
+    @property
+    def state(self) -> MarquardtState:
+        """The state that the method can go on from."""
+        return MarquardtState(
+            model=self.model,
+            damping=on_device(self.damping),
+            scaling=on_device(self.scaling),
+            stalled=jax.device_put(np.asarray(self.stalled)),
+        )
+
+    def advance(self) -> float:
+        """Do one iteration, and return the loss after it.
+
+        The residuals are linearised once; steps under growing damping follow until one lowers the
+        loss.
+        """
+        # A step that leaves the range of numbers is refused by its loss.
+        with one_blas_thread(), np.errstate(all="ignore"):
+            return self._advanced()
+
+    def _advanced(self) -> float:
+        torque, slopes = self.problem.linearised(self.rigid)
+        point = self.problem.solved(self.rigid, self.friction, torque)
+        near = self.problem.quadratic(point, slopes, self.scaling)
+        growth = 2.0
+        accepted = False
+        end = point
+        for _ in range(self.trials):
+            step = _step(near, self.damping)
+            if step is not None:
+                end = self.problem.moved(point, step)
+                accepted = bool(end.loss < point.loss)
+            if accepted:
+                assert step is not None
+                # Nielsen (1999): damping shrinks smoothly with the quality of a step, by at most 5,
+                # and grows by 2, 4, 8, … where a step fails.
+                predicted = -2 * near.gradient @ step - step @ near.curvature @ step
+                quality = (point.loss - end.loss) / predicted
+                self.damping *= max(1 / 5, float(1 - (2 * quality - 1) ** 3))
+                break
+            self.damping *= growth
+            growth *= 2
+        if not accepted:
+            end = point
+        self.rigid = end.rigid
+        self.friction = end.friction
+        self.scaling = near.unit**2
+        self.stalled = not accepted
+        return end.loss
+
+
+def joined(begin: Model, rigid: FlatModel | None, friction: Friction | None) -> Model:
+    """Return a model of two parts, its friction in the precision of the model to begin with."""
+    if friction is not None:
+        friction = jax.tree.map(
+            lambda new, old: jax.device_put(np.asarray(new, old.dtype)), friction, begin.friction
+        )
+    if rigid is None:
         return Model(friction=friction)
-    rigid = point.rigid.model
-    return Model(rigid.mechanics, friction, rigid.residual)
+    model = rigid.model
+    return Model(model.mechanics, friction, model.residual)
 
 
 def _step(near: _Quadratic, damping: float) -> Weights | None:
@@ -288,7 +335,7 @@ class Problem:
         error = total - self.measured
         loss = self._squares(error)
         if rigid is not None and self.is_tied:
-            loss += float(_tied_loss(rigid.structure, rigid.weights, rigid.arrays, self.scale))
+            loss += float(tied_loss(rigid.structure, rigid.weights, rigid.arrays, self.scale))
         return _Point(rigid, friction, torque, curves, error, loss)
 
     def quadratic(self, point: _Point, slopes: np.ndarray, scaling: Weights) -> _Quadratic:
@@ -327,7 +374,7 @@ class Problem:
             linear = np.concatenate([linear, np.ones(len(value), dtype=bool), others])
         if point.rigid is not None and self.is_tied:
             rigid = point.rigid
-            tied = _tied(rigid.structure, rigid.weights, rigid.arrays, self.scale)
+            tied = tied_quadratic(rigid.structure, rigid.weights, rigid.arrays, self.scale)
             gradient[:count] += np.asarray(tied[0])
             curvature[:count, :count] += np.asarray(tied[1])
         # Marquardt's scaling forgets large curvatures of the past, by half per iteration.
@@ -416,28 +463,3 @@ class Problem:
         if self.balance is not None:
             pulled = pulled + self.balance * np.sum(self.balance * error, axis=1, keepdims=True)
         return pulled
-
-
-@partial(jax.jit, static_argnums=0)
-def _tied(structure: Any, weights: Any, arrays: Any, scale: Scale) -> tuple[Array, Array]:
-    """Half the gradient and half the curvature of the ties and of the weight decay."""
-
-    def tied(weights: Array) -> Array:
-        return tie(structure.model(weights, arrays), scale)
-
-    slope = jax.jacrev(tied)(weights)
-    rates = _decay(structure, weights, arrays, scale)
-    return slope.T @ tied(weights) + rates * weights, slope.T @ slope + jnp.diag(rates)
-
-
-@partial(jax.jit, static_argnums=0)
-def _tied_loss(structure: Any, weights: Any, arrays: Any, scale: Scale) -> Array:
-    """The part of the loss that belongs to no sample."""
-    decayed = jnp.sum(_decay(structure, weights, arrays, scale) * weights**2)
-    return jnp.sum(tie(structure.model(weights, arrays), scale) ** 2) + decayed
-
-
-def _decay(structure: Any, weights: Array, arrays: Any, scale: Scale) -> Array:
-    """Return λ of every weight."""
-    tree, _ = trainable(structure.model(weights, arrays))
-    return ravel_pytree(jax.tree.map(jnp.full_like, tree, decay(tree, scale)))[0]

@@ -20,6 +20,7 @@ from ..models.friction_memory import remembered
 from ..models.model import Architecture, Blueprint, Model
 from ..models.networks import FeedForwardSettings, LagrangianNetworkSettings
 from .loss import Data, Objective, Samples, Scale, Windows
+from .pair import Seat
 from .stages import DescentStage, MarquardtStage, StartsStage
 from .training import Stage, TrainingSettings
 
@@ -252,6 +253,7 @@ def stages(
     *,
     key: PRNGKeyArray,
     stop: threading.Event | None = None,
+    partner: Seat | None = None,
 ) -> list[Stage]:
     """Return the stages of a fit."""
     data = (
@@ -289,6 +291,7 @@ def stages(
         epochs=settings.searches,
         until=until,
         stop=stop,
+        partner=partner,
     )
     return [search, last]
 

@@ -20,6 +20,7 @@ from ..models.chain import settled
 from ..models.model import Model
 from . import adam, marquardt
 from .loss import Advance, Data, Objective, Scale, Windows
+from .pair import Found, Seat
 
 # A loss, relative to the variance of the torque, at which rounding is all that remains to learn.
 EXACT = 1e-13
@@ -181,6 +182,8 @@ class StartsStage:
     `others` receives the arms of the last search that explain the data as well as the best one:
     where they differ from it, the data do not tell which one is right.
 
+    A search ends early when its `partner` has found the same arm.
+
     A search whose loss stays above `bar` is given up when a round of new places does not halve it;
     its arm is None.
     """
@@ -199,6 +202,7 @@ class StartsStage:
     name: str = "Starts"
     others: list[Any] = field(default_factory=list)
     bar: float = float("inf")
+    partner: Seat | None = None
 
     def start(self, model: Any) -> StartsState:
         unknown = jnp.full(self.epochs, jnp.inf)
@@ -237,6 +241,8 @@ class StartsStage:
         ranked = self._ranked(models, few, START_ITERATIONS)
         ranked = self._ranked(_models(ranked[:BEST_STARTS]), few, BEST_ITERATIONS)
         ranked = self._hop(ranked, few, generator(hop_key))
+        if self.partner is not None:
+            self.partner.leave()
         if ranked[0].loss > self.bar:
             return _StartEnd(None, np.finfo(float).max, ranked[0].loss)
         with jax.enable_x64(True):
@@ -264,9 +270,18 @@ class StartsStage:
             if ranked[0].loss > max(self.bar, HOPELESS_GAIN * best.loss):
                 break
             in_vain = 0 if ranked[0].loss < HOP_GAIN * best.loss else in_vain + 1
+            if self._is_confirmed(ranked[0] if in_vain else None):
+                break
         least = ranked[0].loss
         self.others[:] = [arm.model for arm in seen if arm.loss < AS_GOOD * least]
         return ranked
+
+    def _is_confirmed(self, best: "_Candidate | None") -> bool:
+        """Whether the partner, if there is one, has found the same arm."""
+        if self.partner is None:
+            return False
+        found = None if best is None else Found(best.model, best.loss)
+        return self.partner.agrees(found, lambda: self._over)
 
     @property
     def _over(self) -> bool:
@@ -308,15 +323,14 @@ class StartsStage:
 
     def _iterate(self, model: Any, problem: marquardt.Problem, most: int) -> "_Candidate":
         """Run Levenberg–Marquardt while it is worthwhile."""
-        state = marquardt.init(model, self.settings)
+        descent = marquardt.Descent.of(model, problem, self.settings)
         losses: list[float] = []
         for _ in range(most):
-            state, loss = marquardt.update(state, problem, self.settings)
-            losses.append(loss)
+            losses.append(descent.advance())
             if self._over or _is_done(losses):
                 break
         loss = losses[-1]
-        return _Candidate(state.model, loss if np.isfinite(loss) else np.inf)
+        return _Candidate(descent.model, loss if np.isfinite(loss) else np.inf)
 
 
 class _Candidate(NamedTuple):
