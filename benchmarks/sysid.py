@@ -6,8 +6,8 @@ Both learn from runs 1 to 4 and are replayed on run 5, one after the other, on t
 are given. `delan fit` knows the log alone. `mujoco.sysid` knows the kinematics of the WAM and its
 published masses; it fits mass and centre of every link, and armature, damping and friction loss of
 every joint, to the positions of windows of half a second, which is what the replay measures. Its
-search ends by itself or after `ITERATIONS`. Errors are those of `delan simulate`. Writes to
-`benchmarks/results/sysid.json`.
+search ends by itself or after `ITERATIONS`. Errors are those of `delan simulate`. It needs
+`pip install 'mujoco[sysid]'`. Writes to `benchmarks/results/sysid.json`.
 """
 
 import argparse
@@ -194,6 +194,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     options = parser.parse_args()
+    if not hasattr(sysid, "ParameterDict"):
+        raise SystemExit("mujoco.sysid lacks its packages; pip install 'mujoco[sysid]'")
     with tempfile.TemporaryDirectory() as temporary:
         results = measure(options.data, Path(temporary))
     for name in ("delan", "mujoco.sysid"):
