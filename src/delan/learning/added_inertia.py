@@ -31,7 +31,7 @@ from ..models.dynamics import in_precision
 from ..models.friction_memory import memory_of
 from ..models.model import Model, without_trust
 from ..simulation.replay import LogReplay, Part, ReplaySettings, replay_parts
-from ..solvers.linearised import mass_matrices, numpy_friction, rigid_torques
+from ..solvers.linearised import drive_torques, mass_matrices
 from ..solvers.loss import Samples
 
 Rows = Float[np.ndarray, "rows dof"]
@@ -68,15 +68,9 @@ class _Accelerations(NamedTuple):
     def of(cls, model: Model, dataset: Dataset) -> "_Accelerations":
         data = Samples.of(dataset, memory_of(model, dataset))
         data = data.rows(evenly_spaced(len(data), ROWS))
-        q, qd, qdd, push = map(np.asarray, (data.q, data.qd, data.qdd, data.tau))
-        inertia = mass_matrices(model, q)
-        bias = rigid_torques(Model(model.mechanics), Samples(q, qd, np.zeros_like(qdd), push))
-        if model.friction is not None:
-            friction = numpy_friction(model.friction)
-            push = friction.conservative(qd, push, data.memory)
-            bias = bias + friction.potential_torque(q)
-        inertial = np.einsum("rij,rj->ri", inertia, qdd)
-        return cls(inertia, np.asarray(push - bias - inertial), qdd)
+        inertia = mass_matrices(model, np.asarray(data.q))
+        error = np.asarray(data.tau) - drive_torques(model, data)
+        return cls(inertia, error, np.asarray(data.qdd))
 
     @classmethod
     def joined(cls, parts: Sequence["_Accelerations"]) -> "_Accelerations":
