@@ -236,7 +236,14 @@ def _trust(value: Any, name: str, dof: int) -> None:
     _count(fields.get("states"), f"{name}.states", MOST_STATES)
 
 
+def _added_inertia(value: Any, name: str, dof: int) -> None:
+    for number in _list(value, name, dof):
+        if _number(number, name) < 0:
+            raise ModelError(f"{name} holds {_shown(number)}; expected inertias of 0 or more")
+
+
 _FIELDS: dict[str, Callable[[Any, str, int], None]] = {
+    "added_inertia": _added_inertia,
     "units": _texts,
     "versions": _texts,
     "normalisation": _normalisation,

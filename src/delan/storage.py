@@ -71,6 +71,8 @@ def save(model: Any, path: str | Path, *, provenance: Mapping[str, Any] | None =
         arrays |= arrays_of({"trust": _trust_arrays(model.trust)})
         if model.trust.sketch is not None:
             header["sketch"] = model.trust.sketch.as_dict()
+    if model.added_inertia is not None:
+        header["added_inertia"] = list(model.added_inertia)
     header = cleaned({**header, **(provenance or {})})
     try:
         require_header(header)
@@ -137,6 +139,9 @@ def read_model(path: str | Path) -> StoredModel:
     if trust is not None:
         stored = with_arrays({"trust": trust}, arrays, source)["trust"]
         model = _with_trust(model, header, stored, source)
+    added = header.get("added_inertia")
+    if added is not None:
+        model = model.with_added_inertia(tuple(added))
     return StoredModel(model, header)
 
 

@@ -16,7 +16,7 @@ from delan.learning.fit import Fit
 from delan.learning.fit_settings import FitOptions, FitSettings
 from delan.learning.friction_search import SelectionStep
 from delan.learning.more_data import LearningCurve, NextMotion
-from delan.learning.refit import replay_validation
+from delan.learning.refit import simulated_validation
 from delan.learning.scores import Scores, evaluate
 from delan.learning.study import Entry, Study, TrainingResult, WindowTrial
 from delan.logs.preparation import PreparationSettings, prepare
@@ -120,7 +120,7 @@ def known_fit(arm: Arm) -> Fit:
         for cutoff in (3.0, 5.0, 10.0, 20.0)
     )
     return Fit(
-        replay=replay_validation(entries[0], study),
+        replay=simulated_validation(entries[0], study).replay,
         entries=entries,
         preparation=PreparationChoice(CUTOFF, trials),
         study=study,

@@ -144,11 +144,15 @@ def read_description(path: Path) -> Description:
     with jax.enable_x64(True):  # all digits that the file has
         stored, header = storage.read_model(path)
         model: Any = without_trust(stored)
+        notes = []
+        if stored.added_inertia is not None:
+            from ..report.fit_report import added_inertia_text
+
+            notes.append(added_inertia_text(stored))
         if model.chain is None:
-            return Description(path, header, model)
+            return Description(path, header, model, notes=tuple(notes))
         axes = None
         links = None
-        notes = []
         errors = _torque_errors(header)
         stretch = 0.0
         if not model.joints.motor_of and max(learned_arm(model).stretch) > RIGID:

@@ -156,8 +156,8 @@ def _with_test(
         scores[entry.name] = score(entry.deployed, scored, training)
     if scored.truth:
         # The true parts of the torque, of a simulated robot, are worth the programs to compile.
-        scores[result.chosen.name] = evaluate(result.chosen.deployed, scored)
-    part = Part(result.chosen.deployed, np.ones(len(dataset), dtype=bool))
+        scores[result.chosen.name] = evaluate(result.model, scored)
+    part = Part(result.model, np.ones(len(dataset), dtype=bool))
     return replace(
         report,
         test=test.name,
@@ -282,7 +282,8 @@ def _motion(report: FitReport) -> dict[str, Any] | None:
     motion = report.verdict.motion
     if motion is None or report.replay is None:
         return None
-    return asdict(motion) | report.replay.as_dict()
+    added = report.fit.model.added_inertia
+    return asdict(motion) | report.replay.as_dict() | {"added_inertia": added}
 
 
 def _structure(report: FitReport) -> list[dict[str, Any]]:

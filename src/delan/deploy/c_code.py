@@ -158,6 +158,7 @@ def _macros(shape: Shape, numbers: Numbers, settings: ExportSettings) -> Iterato
     model = shape.model
     terms = shape.friction.terms
     network = model.mechanics is not None and model.chain is None
+    added = model.added_inertia is not None
     switches = {
         "DOF": shape.joints.dof,
         "MOTORS": shape.motors,
@@ -169,8 +170,9 @@ def _macros(shape: Shape, numbers: Numbers, settings: ExportSettings) -> Iterato
         "STEPS": int(bool({"coulomb", "asymmetric", "stribeck", "stops"} & set(terms))),
         "MECHANICS": int(model.promises.mechanics),
         "POTENTIAL": int(model.promises.energy),
+        "ADDED": int(added),
         # A network gives the Cholesky factor of its inertia; rotors would change it.
-        "FACTORED": int(network and "armature" not in terms),
+        "FACTORED": int(network and "armature" not in terms and not added),
         "DOMAIN_STATES": shape.states,
         "FAST_MATH": int(settings.fast),
         "PADDING": PADDING,
@@ -266,6 +268,10 @@ def _tables(shape: Shape) -> Iterator[str]:
         circular = cast(LagrangianNetwork, shape.model.mechanics).circular
         yield _table("TURNS", _places(circular))
         yield _table("SLIDES", _places(~circular))
+    added = shape.model.added_inertia
+    if added is not None:
+        numbers = ", ".join(f"(real){number!r}" for number in added)
+        yield f"static const real ADDED_INERTIA[DOF] = {{{numbers}}};"
     if "periodic" in shape.friction.terms:
         yield _table("CABLE", joints.turning.astype(int))
     if shape.states:

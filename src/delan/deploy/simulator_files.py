@@ -65,6 +65,9 @@ def export_simulator(
 ) -> SimulatorFiles:
     """Write a model with a chain for a simulator; a log gives limits of torque and tells the cost.
 
+    Inertia that the model's forward dynamics add is part of the rotors there: a simulator moves as
+    the model does, and its inverse dynamics need more torque than the model's.
+
     Raises:
         ModelError: if the model has no chain, or a network beside it.
     """
@@ -76,6 +79,7 @@ def export_simulator(
         )
     with jax.enable_x64(True):
         refit = rigid_refit(model, log)
+        refit = replace(refit, model=refit.model.with_added_rotors())
         drives = drives_of(refit.model)
         reference = _reference(refit.model, states_of(model, seed=2))
         text = robot_text(refit.model, kind, name, recorded_limits(model, log))
@@ -85,6 +89,7 @@ def export_simulator(
         "format": kind,
         "delan": version("delan"),
         "joints": list(model.joints.names),
+        "added_inertia": None if model.added_inertia is None else list(model.added_inertia),
         "rigid": {
             "stretch": refit.stretch,
             "nmse": list(refit.nmse),

@@ -50,6 +50,8 @@ EARNED = 0.8
 # Most evaluations of the torques in a stage, and the relative gain below which a stage ends.
 TRIES = 60
 ENOUGH = 1e-4
+# Share of the torque that links leave in frames which need not move.
+RIGID_ALREADY = 1e-8
 # Least rotor at the start, in units of torque over acceleration: a smaller one would never grow,
 # for the search changes its logarithm.
 LEAST_ROTOR = 1e-4
@@ -307,17 +309,27 @@ def _fitted(free: LagrangianChain, data: Samples) -> LagrangianChain:
         rows = np.concatenate(slope / size[:, None]) @ arm.slopes(numbers)
         return np.concatenate([rows, pull * np.eye(len(numbers))])
 
-    # Links first, from the prior: what no torque tells stays as it is there.
-    numbers = _searched(errors, slopes, arm.start(), arm.is_link, PULLS[0])
-    least = np.inf
-    for pull in PULLS:
-        weaker = _searched(errors, slopes, numbers, np.full(len(numbers), True), pull)
-        error = float(np.sum(errors(weaker, 0.0) ** 2))
-        if error > EARNED * least:
-            break
-        numbers = weaker
-        least = error
-    return arm.at(numbers)
+    def weakening(numbers: Numbers, free: Bool[np.ndarray, " numbers"]) -> tuple[Numbers, float]:
+        """The numbers under the weakest pull that has earned its place, and their error."""
+        least = np.inf
+        for pull in PULLS:
+            weaker = _searched(errors, slopes, numbers, free, pull)
+            error = float(np.sum(errors(weaker, 0.0) ** 2))
+            if error > EARNED * least:
+                break
+            numbers = weaker
+            least = error
+        return numbers, least
+
+    # Links first, from the prior: what no torque tells stays as it is there. Where the frames are
+    # rotations already, nothing is left: to move joints as well would only follow the pull on them,
+    # and a curved valley leads back.
+    links, held = weakening(arm.start(), arm.is_link)
+    if held < RIGID_ALREADY:
+        return arm.at(links)
+    start = _searched(errors, slopes, arm.start(), arm.is_link, PULLS[0])
+    numbers, moved = weakening(start, np.full(len(start), True))
+    return arm.at(numbers if moved < held else links)
 
 
 def _searched(

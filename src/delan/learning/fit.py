@@ -32,7 +32,7 @@ from .cutoff import CutoffSearch, PreparationChoice, choose_preparation
 from .elastic import ElasticOutcome, fit_both_sides
 from .fit_settings import FitOptions, FitSettings, fit_options
 from .more_data import LearningCurve, NextMotion, more_data
-from .refit import left_open, replay_validation
+from .refit import left_open, simulated_validation
 from .resonance import Resonance, resonances
 from .scores import Scores
 from .study import Budget, Contender, Entry, FrictionChoice, Listener, Study, nobody_listens
@@ -49,8 +49,8 @@ class Fit:
         preparation: how cut-off and delay were chosen; `dataset.preparation` says what was done.
         study: the data, their split, and how models were trained. Where models were learned without
             accelerations, its parts are the filtered motion, for pictures and the band.
-        trusted: the chosen model with its band and domain, before it learned from the validation
-            motion too; None if the fit was stopped.
+        trusted: the chosen model with its band, its domain and the inertia that its forward
+            dynamics add, before it learned from the validation motion too; None if stopped.
         replay: the validation motion as a simulation of the chosen model; None for a model without
             mechanics.
         other_motion: the nMSE by which models of parts of the log, or other arms that explain it
@@ -90,10 +90,11 @@ class Fit:
 
     @property
     def model(self) -> Model:
-        """The model to deploy, with its band and its domain where they were computed."""
+        """The model to deploy, with what `trusted` knows beyond its weights."""
         if self.trusted is None:
             return self.chosen.deployed
-        return self.chosen.deployed.with_trust(self.trusted.trust)
+        model = self.chosen.deployed.with_added_inertia(self.trusted.added_inertia)
+        return model.with_trust(self.trusted.trust)
 
     @property
     def dataset(self) -> Dataset:
@@ -263,11 +264,11 @@ class _Job:
         """What a fit says of its best model beyond its errors."""
         # Beside the band: nearly all of its time is that of the compiler, which uses one core.
         with ThreadPoolExecutor(1) as pool:
-            replay = pool.submit(replay_validation, best, study)
+            simulated = pool.submit(simulated_validation, best, study)
             trusted = self._trust(best, study)
         assert trusted.trust is not None
-        known = Sketch.of(sketch(self.data))
-        trusted = trusted.with_trust(replace(trusted.trust, sketch=known))
+        trusted = trusted.with_trust(replace(trusted.trust, sketch=Sketch.of(sketch(self.data))))
+        trusted = trusted.with_added_inertia(simulated.result().inertia)
         key, *keys = self._last_keys(study)
         other_motion = left_open(best, choice.start, choice.others, study, key=key)
         curve = None
@@ -275,7 +276,8 @@ class _Job:
         if self.budget.left > 0:
             curve, motion = more_data(best.deployed, study.training, study.validation, keys)
         seen = resonances(self.data, best.deployed, choice.settings.delay)
-        return _Outlook(trusted, other_motion, replay.result(), curve, motion, seen)
+        replay = simulated.result().replay
+        return _Outlook(trusted, other_motion, replay, curve, motion, seen)
 
     def _prepare(self) -> _Prepared:
         if isinstance(self.data, Dataset):

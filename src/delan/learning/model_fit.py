@@ -294,7 +294,7 @@ def _continued(start: Model, fresh: Model) -> Model:
 
     Its friction stays if it has the terms of the fresh one, and starts anew otherwise.
     """
-    start = without_trust(as_model(start))
+    start = without_trust(as_model(start)).with_added_inertia(None)
     if _kind(start) != _kind(fresh):
         raise SettingsError(
             f"cannot start a {_kind(fresh)} from a {_kind(start)}; give a model of its kind"

@@ -25,6 +25,7 @@ from ..solvers.linearised import drive_torques
 from ..solvers.loss import Anchor, Objective, Samples, Scale
 from ..solvers.plan import samples
 from ..solvers.stages import SAMPLES
+from .added_inertia import AddedInertia, choose_added_inertia
 from .scores import predict_samples
 from .study import CrossFit, Entry, Study
 
@@ -213,15 +214,20 @@ def torques_of(models: Sequence[Model], dataset: Dataset) -> list[Float[np.ndarr
         return [drive_torques(in_precision(model), data) for model in models]
 
 
-def replay_validation(entry: Entry, study: Study) -> LogReplay | None:
-    """Return the validation motion as simulated by models that have not learned from it."""
+def simulated_validation(entry: Entry, study: Study) -> AddedInertia:
+    """Return the validation motion as simulated by models that have not learned from it.
+
+    Where it does not tell the inertia of a joint, the forward dynamics of the models get some.
+    """
     members = (entry.model,)
     if entry.cross is not None:
         members = entry.cross.members
     parts = []
     for member, fold in zip(members, study.split.folds, strict=False):
         parts.append(Part(member, fold.validation))
-    return replay_motion(parts, study.scored)
+    if not entry.model.promises.mechanics:
+        return AddedInertia(None, None)
+    return choose_added_inertia(parts, study.dataset, study.scored, REPLAYED)
 
 
 def replay_motion(parts: Sequence[Part], dataset: Dataset) -> LogReplay | None:

@@ -58,12 +58,17 @@ class Model(eqx.Module):
         friction: rotors, springs and friction of the drives.
         residual: a feed-forward network for a torque without mechanics.
         trust: an ensemble, a calibrated band and the domain of the training data.
+        added_inertia: what forward dynamics add to the inertia of each joint [kg m² or kg], where
+            a log does not tell that inertia (`learning/added_inertia.py`); None adds nothing. No
+            torque, no mass matrix and no energy contains it, so that forward dynamics do not undo
+            inverse dynamics where it is not zero.
     """
 
     mechanics: Mechanics | None = None
     friction: Friction | None = None
     residual: FeedForwardNetwork | None = None
     trust: Trust | None = None
+    added_inertia: tuple[float, ...] | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
         if self.mechanics is None and self.friction is None and self.residual is None:
@@ -90,6 +95,8 @@ class Model(eqx.Module):
                 )
         if self.trust is not None:
             self.trust.require_fitting(self)
+        if self.added_inertia is not None:
+            _require_inertia(self.added_inertia, self.joints)
 
     @property
     def joints(self) -> Joints:
@@ -127,7 +134,23 @@ class Model(eqx.Module):
 
     def with_trust(self, trust: Trust | None) -> "Model":
         """Return the same model with another trust, or without any."""
-        return Model(self.mechanics, self.friction, self.residual, trust)
+        return Model(self.mechanics, self.friction, self.residual, trust, self.added_inertia)
+
+    def with_added_inertia(self, added: tuple[float, ...] | None) -> "Model":
+        """Return the same model with other inertia added to forward dynamics, or none."""
+        return Model(self.mechanics, self.friction, self.residual, self.trust, added)
+
+    def with_added_rotors(self) -> "Model":
+        """Return a chain whose rotors hold the added inertia, for simulators.
+
+        Its forward dynamics are those of this model, and its inverse dynamics undo them.
+        """
+        chain = self.chain
+        if self.added_inertia is None or chain is None:
+            return self.with_added_inertia(None)
+        rotors = chain.armature + jnp.asarray(self.added_inertia, chain.log_armature.dtype)
+        raised = eqx.tree_at(lambda chain: chain.log_armature, chain, jnp.log(rotors))
+        return self.with_mechanics(raised).with_added_inertia(None)
 
     def with_mechanics(self, mechanics: Mechanics) -> "Model":
         """Return the same model with other weights in its mechanics."""
@@ -159,17 +182,21 @@ class Model(eqx.Module):
     def forward_dynamics(
         self, q: Vector, qd: Vector, tau: Vector, *, memory: Memory | None = None
     ) -> VectorResult:
-        """Return the acceleration q̈ = (H + A)⁻¹ (τ_c − c − g) [rad/s² or m/s²]."""
+        """Return the acceleration q̈ = (H + A + A₊)⁻¹ (τ_c − c − g) [rad/s² or m/s²].
+
+        A₊ is the added inertia.
+        """
         mechanics = self._require_mechanics("forward dynamics")
-        if self.friction is None:
-            return mechanics.forward_dynamics(q, qd, tau)
-        q, qd, tau = one_sample(self.joints, q, qd, tau)
-        load = jnp.asarray(self.friction.conservative(qd, tau, memory))
-        load = load - self.friction.potential_torque(q)
-        if "armature" not in self.friction.settings.terms:
+        q, qd, load = one_sample(self.joints, q, qd, tau)
+        rotors = self.added_inertia is not None
+        if self.friction is not None:
+            load = jnp.asarray(self.friction.conservative(qd, load, memory))
+            load = load - self.friction.potential_torque(q)
+            rotors |= "armature" in self.friction.settings.terms
+        if not rotors:
             return mechanics.forward_dynamics(q, qd, load)
         bias = mechanics.inverse_dynamics(q, qd, jnp.zeros_like(qd))
-        return cho_solve(cho_factor(self.mass_matrix(q), lower=True), load - bias)
+        return cho_solve(cho_factor(self.forward_inertia(q), lower=True), load - bias)
 
     def mass_matrix(self, q: Vector) -> MatrixResult:
         """Return the inertia H(q) + A of links and rotors [kg m² or kg]."""
@@ -177,6 +204,13 @@ class Model(eqx.Module):
         if self.friction is None:
             return inertia
         return inertia + self.friction.armature
+
+    def forward_inertia(self, q: Vector) -> MatrixResult:
+        """Return the inertia of forward dynamics H(q) + A + A₊ [kg m² or kg]."""
+        inertia = self.mass_matrix(q)
+        if self.added_inertia is None:
+            return inertia
+        return inertia + jnp.diag(jnp.asarray(self.added_inertia, inertia.dtype))
 
     def components(
         self, q: Vector, qd: Vector, qdd: Vector, *, memory: Memory | None = None
@@ -258,9 +292,22 @@ class Model(eqx.Module):
         return self.trust
 
 
+def _require_inertia(added: tuple[float, ...], joints: Joints) -> None:
+    """Refuse added inertia of other joints, and negative numbers."""
+    sound = all(0 <= number < np.inf for number in added)
+    if len(added) != joints.dof or not sound:
+        raise ModelError(
+            f"the added inertia is {added}; expected {joints.dof} finite numbers, one for each "
+            "joint, none of them negative"
+        )
+
+
 @dataclass(frozen=True)
 class Blueprint:
-    """The structure of a model without its numbers, as plain values that can cross processes."""
+    """The structure of a model without its numbers, as plain values that can cross processes.
+
+    Neither trust nor added inertia is part of it.
+    """
 
     joints: Joints
     mechanics: LagrangianChainSettings | LagrangianNetworkSettings | None = None
@@ -269,7 +316,7 @@ class Blueprint:
 
     @classmethod
     def of(cls, model: Model) -> "Blueprint":
-        """Return the blueprint of a model; trust is not part of it."""
+        """Return the blueprint of a model."""
         settings: dict[str, Any] = {}
         for name in PARTS:
             part = getattr(model, name)

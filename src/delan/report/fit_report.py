@@ -202,6 +202,23 @@ def motion_text(verdict: Verdict) -> str:
     )
 
 
+def added_inertia_text(model: Model) -> str:
+    """The inertia that forward dynamics add, in a sentence; empty where they add none."""
+    added = []
+    for name, inertia, slides in zip(
+        model.joints.names, model.added_inertia or (), model.joints.sliding, strict=False
+    ):
+        if inertia > 0:
+            added.append(f"{inertia:.2g} {'kg' if slides else 'kg m²'} ({name})")
+    if not added:
+        return ""
+    return (
+        f"Forward dynamics add inertia that the log does not tell: {', '.join(added)}. Without it "
+        "small errors of the torque would be large accelerations there. It is no estimate of a "
+        "rotor, and the torques of inverse dynamics contain none of it."
+    )
+
+
 def _share(error: float) -> str:
     """Return a ratio as a percentage, or as a factor where it is large."""
     if error < 1:

@@ -3,8 +3,8 @@
 The velocity after a step of `dt` solves H (q̇' − q̇) / dt + b = τ_c(q̇'), where τ_c is the torque that
 is left of τ after friction at the new velocity, memory included. So a joint that friction stops
 comes to rest and stays there, and steps of milliseconds are stable for a wrist of 1e-4 kg m².
-Inertia H and the torque b of gravity and Coriolis forces are taken at mid-step, which makes the
-smooth part second order in dt; friction is first order.
+Inertia H (with what forward dynamics add to it) and the torque b of gravity and Coriolis forces are
+taken at mid-step, which makes the smooth part second order in dt; friction is first order.
 """
 
 from typing import Any, NamedTuple
@@ -97,7 +97,7 @@ def step(model: Model, state: MovingState, drive: Drive, dt: Any) -> MovingState
     for _ in range(PASSES):
         mid_velocity = (qd + after) / 2
         mid = q + dt * mid_velocity / 2
-        inertia = jnp.asarray(model.mass_matrix(mid))
+        inertia = jnp.asarray(model.forward_inertia(mid))
         bias = mechanics.inverse_dynamics(mid, mid_velocity, jnp.zeros_like(qd))
         after = implicit_velocity(on_links, inertia, bias, qd, dt)
     there = q + dt * (qd + after) / 2

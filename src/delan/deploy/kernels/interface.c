@@ -75,6 +75,10 @@ void NAME(forward_dynamics)(WEIGHTS_ARGUMENT const STATE *memory, const real q[D
     real inertia[DOF][DOF], bias[DOF];
     rigid_inverse_dynamics(W, q, qd, still, bias);
     NAME(mass_matrix)(WEIGHTS_PASSED q, inertia);
+#if ADDED
+    for (int i = 0; i < DOF; i++)
+        inertia[i][i] += ADDED_INERTIA[i];
+#endif
     for (int i = 0; i < DOF; i++)
         push[i] -= bias[i];
     solve_positive(inertia, push);

@@ -127,7 +127,7 @@ static inline void rigid_inverse_dynamics(const real *w, const real *q, const re
     }
 }
 
-#if !ROTORS
+#if FACTORED
 static inline void rigid_forward_dynamics(const real *w, const real *q, const real *qd, const real *tau, real *qdd)
 {
     network_terms terms;
