@@ -370,7 +370,8 @@ def limbs_row() -> dict[str, Any]:
     for name, parents in TREES.items():
         right = []
         for seed in range(ARMS):
-            bodies, limits = random_arm([REVOLUTE] * len(parents), seed=seed, parents=parents)
+            kinds: list[JointKind] = [REVOLUTE] * len(parents)
+            bodies, limits = random_arm(kinds, seed=seed, parents=parents)
             dataset = swung(rigid(bodies), limits, range(5), samples=1_000)
             if seed % 2:
                 dataset = noisy(dataset, 0.03, seed=seed)

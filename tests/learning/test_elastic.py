@@ -59,7 +59,11 @@ def test_a_deflection_that_is_noise_makes_no_spring(motion):
         Joints.revolute(2),
     )
     log = Recording(
-        t=motion.t, **both, trajectory=np.zeros(len(motion.t), dtype=int), joints=joints
+        t=motion.t,
+        q=both["q"],
+        tau=both["tau"],
+        trajectory=np.zeros(len(motion.t), dtype=int),
+        joints=joints,
     )
     _, unexplained = identified_drives(prepare(log, PreparationSettings(cutoff=10.0)))
     assert unexplained > 0.5

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from delan.joints import Dataset, Recording
+from delan.joints import Dataset, JointKind, Recording
 from delan.learning.fit_settings import FitSettings, fit_options
 from delan.learning.limbs import find_limbs
 from tests.support.members import noisy
@@ -16,8 +16,12 @@ FOUR_LEGS = (-1, 0, 1, -1, 3, 4, -1, 6, 7, -1, 9, 10)
 TWO_ARMS = (-1, 0, 1, 2, 3, -1, 5, 6, 7, 8)
 
 
+def turning(count: int) -> list[JointKind]:
+    return ["revolute"] * count
+
+
 def logged(parents: tuple[int, ...], seed: int) -> Dataset:
-    bodies, limits = random_arm(["revolute"] * len(parents), seed=seed, parents=parents)
+    bodies, limits = random_arm(turning(len(parents)), seed=seed, parents=parents)
     return swung(rigid(bodies), limits, range(4), samples=800)
 
 
@@ -41,7 +45,7 @@ def test_a_serial_arm_has_no_limbs(joints, seed):
 def test_limbs_are_found_in_a_log_without_accelerations():
     log = logged(TWO_LEGS, seed=0)
     columns = {name: getattr(log, name) for name in ("t", "q", "qd", "tau", "trajectory")}
-    bodies, limits = random_arm(["revolute"] * 6, seed=0, parents=TWO_LEGS)
+    bodies, limits = random_arm(turning(6), seed=0, parents=TWO_LEGS)
     whole = swung(rigid(bodies), limits, range(4))
     columns = {name: getattr(whole, name) for name in columns}
     assert find_limbs(Recording(**columns, joints=log.joints)) == TWO_LEGS
@@ -49,7 +53,7 @@ def test_limbs_are_found_in_a_log_without_accelerations():
 
 def test_joints_that_all_move_alike_tell_no_limbs():
     log = logged(TWO_LEGS, seed=0)
-    bodies, _ = random_arm(["revolute"] * 6, seed=0, parents=TWO_LEGS)
+    bodies, _ = random_arm(turning(6), seed=0, parents=TWO_LEGS)
     motion = [np.tile(column[:, :1], (1, 6)) for column in (log.q, log.qd, log.qdd)]
     tau = np.stack([rigid(bodies).inverse_dynamics(*row) for row in zip(*motion, strict=True)])
     q, qd, qdd = motion

@@ -10,7 +10,7 @@ import pytest
 
 from delan.joints import Joints
 from delan.learning.resonance import resonances
-from delan.models.friction import Friction
+from delan.models.friction import Friction, Term
 from delan.models.geometry import from_rigid_body
 from delan.models.model import Model
 from tests.support.elastic_arm import ElasticArm
@@ -33,7 +33,7 @@ def rigid_model(arm: ElasticArm, *, friction: float = 1.0, inertia: float = 1.0)
     chain = from_rigid_body(arm.links())
     rotors = jnp.log(inertia * np.array(arm.rotor))
     chain = eqx.tree_at(lambda chain: chain.log_armature, chain, rotors)
-    sizes = {
+    sizes: dict[Term, np.ndarray] = {
         "viscous": friction * np.array(arm.viscous),
         "coulomb": friction * np.array(arm.coulomb),
     }

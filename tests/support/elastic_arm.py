@@ -202,7 +202,8 @@ class ArmMotion:
         )
         return Recording(
             t=columns["t"],
-            **both,
+            q=both["q"],
+            tau=both["tau"],
             trajectory=np.zeros(len(self.t), dtype=int),
             joints=joints,
             source="elastic arm",
@@ -215,7 +216,8 @@ class ArmMotion:
         )
         return Dataset(
             t=self.t,
-            **both,
+            q=both["q"],
+            tau=both["tau"],
             qd=np.hstack([self.qd, self.theta_d]),
             qdd=np.hstack([self.qdd, self.theta_dd]),
             trajectory=np.zeros(len(self.t), dtype=int),

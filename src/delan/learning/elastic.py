@@ -9,7 +9,7 @@ from the motion: for the elastic model B θ̈ and friction, and what the links n
 
 import threading
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import equinox as eqx
 import numpy as np
@@ -76,10 +76,7 @@ class Job(Protocol):
     def run(self) -> Any: ...
 
 
-AnyJob = TypeVar("AnyJob", bound=Job)
-
-
-def fit_both_sides(job: AnyJob) -> Any:
+def fit_both_sides(job: Job) -> Any:
     """Return the fit of a log of links and motors: elastic, or rigid if that explains it better."""
     _require_possible(job)
     data = job.data
@@ -211,9 +208,7 @@ def _prepared(data: Recording | Dataset) -> Dataset:
     return prepare(data, settings)
 
 
-def _with(
-    job: AnyJob, data: Recording | Dataset, *, options: Any = None, share: float = 1.0
-) -> AnyJob:
+def _with(job: Job, data: Recording | Dataset, *, options: Any = None, share: float = 1.0) -> Job:
     """Return the job on other data, with a share of the time that is left."""
     budget = job.budget
     if budget.seconds is not None:
@@ -243,7 +238,7 @@ def _options_from(job: Job, start: Model, cutoff: float | None) -> Any:
     )
 
 
-def _rigid(job: AnyJob, outcome: ElasticOutcome) -> Any:
+def _rigid(job: Job, outcome: ElasticOutcome) -> Any:
     """Return the fit of a rigid arm whose links move with their motors."""
     rigid = link_side(job.data, at_links(job.data.tau, job.data.joints))
     result = _with(job, rigid).run()

@@ -127,8 +127,9 @@ def resonances(
         recording: the log as recorded; a dataset was filtered and thinned, and tells none.
         delay: lag of the torques behind the positions that is removed [s].
     """
-    tells = isinstance(recording, Recording) and model.promises.mechanics
-    if not tells or model.joints.motor_of:
+    if not isinstance(recording, Recording):
+        return ()
+    if not model.promises.mechanics or model.joints.motor_of:
         return ()
     rate = 1 / usual_step(recording.t)
     recording = excerpt_of(recording, MOST_BYTES)
@@ -237,13 +238,14 @@ def _first_reversed(spectra: _Spectra) -> int | None:
 
     None if they never are, or do not agree at lower frequencies.
     """
-    ratio = spectra.ratio
-    along = spectra.coherent & (ratio.real > np.abs(ratio.imag))
+    along_torque = np.real(spectra.ratio)
+    across = np.abs(np.imag(spectra.ratio))
+    along = spectra.coherent & (along_torque > across)
     if not along.any():
         return None
-    usual = float(np.median(ratio.real[along]))
-    bound = -np.maximum(REVERSED * usual, np.abs(ratio.imag))
-    first = _first_run(spectra.coherent & (ratio.real < bound))
+    usual = float(np.median(along_torque[along]))
+    bound = -np.maximum(REVERSED * usual, across)
+    first = _first_run(spectra.coherent & (along_torque < bound))
     if first is None or _first_run(along[:first]) is None:
         return None
     return first
@@ -323,7 +325,7 @@ class _Solution(NamedTuple):
 def _solved(columns: list[np.ndarray], target: np.ndarray, weight: np.ndarray) -> _Solution:
     """Return real weights by least squares of complex columns, and the mean squared error."""
     stacked = np.stack(columns, axis=1) * weight[:, None]
-    rows = np.concatenate([stacked.real, stacked.imag])
-    wanted = np.concatenate([(target * weight).real, (target * weight).imag])
+    rows = np.concatenate([np.real(stacked), np.imag(stacked)])
+    wanted = np.concatenate([np.real(target), np.imag(target)]) * np.tile(weight, 2)
     weights = np.linalg.lstsq(rows, wanted, rcond=None)[0]
     return _Solution(weights, float(np.mean((rows @ weights - wanted) ** 2)))

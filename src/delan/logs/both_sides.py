@@ -16,7 +16,7 @@ from ..errors import DataError
 from ..joints import Dataset, Joints, Recording
 
 Columns = Mapping[str, Float[np.ndarray, "time dof"]]
-Data = TypeVar("Data", Recording, Dataset)
+Data = TypeVar("Data", bound=Recording | Dataset)
 
 
 def both_sides(

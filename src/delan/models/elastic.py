@@ -205,7 +205,7 @@ def motion_of_motors(
             jnp.concatenate([qd, qd]),
             jnp.concatenate([qdd, still]),
         )
-        return model.inverse_dynamics(*both)[:links] / stiffness
+        return jnp.asarray(model.inverse_dynamics(*both))[:links] / stiffness
 
     def rate(q: Array, qd: Array, qdd: Array, jerk: Array) -> tuple[Array, Array]:
         return jax.jvp(stretch, (q, qd, qdd), (qd, qdd, jerk))
