@@ -8,7 +8,7 @@ import pytest
 import delan
 from delan.errors import SettingsError
 from delan.joints import Joints, Recording
-from delan.learning.elastic import identified_drives
+from delan.learning.elastic_fit import identified_drives
 from delan.learning.fit_settings import FitSettings
 from delan.learning.scores import predict_samples
 from delan.logs.both_sides import at_links, both_sides

@@ -85,6 +85,12 @@ class Chain:
     confirmed: bool = True
     name: str = "chain"
 
+    @classmethod
+    def starting_from(cls, model: Model) -> "Chain":
+        """A chain that starts from one, with its tree."""
+        assert model.chain is not None
+        return cls(start=TrainingStart(model=model), model=model.chain.settings)
+
     def fit(self, study: Study) -> Entry:
         began = time.perf_counter()
         first = study.part("chain").followed(self.name)

@@ -29,7 +29,7 @@ from ..solvers.loss import SECONDS, Objective
 from ..solvers.stages import SAMPLES
 from .contenders import Chain, Constant, Network, SingleTraining, side_by_side, unconfirmed
 from .cutoff import CutoffSearch, PreparationChoice, choose_preparation
-from .elastic import ElasticOutcome, fit_both_sides
+from .elastic_fit import ElasticOutcome, fit_both_sides
 from .fit_settings import FitOptions, FitSettings, fit_options
 from .more_data import LearningCurve, NextMotion, more_data
 from .refit import left_open, simulated_validation
@@ -202,7 +202,7 @@ def fit(
     stop = stop or threading.Event()
     job = _Job(data, options, Budget(seconds), listen or nobody_listens, stop)
     elastic = isinstance(data, Recording | Dataset) and data.joints.motor_of
-    return fit_both_sides(job) if elastic else job.run()
+    return fit_both_sides(job, Chain.starting_from) if elastic else job.run()
 
 
 class _Prepared(NamedTuple):

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ..joints import Joints
-from ..learning.elastic import ElasticOutcome
+from ..learning.elastic_fit import ElasticOutcome
 from ..learning.fit import Fit
 from ..learning.resonance import Resonance
 

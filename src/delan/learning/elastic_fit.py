@@ -8,6 +8,7 @@ from the motion: for the elastic model B θ̈ and friction, and what the links n
 """
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -26,10 +27,9 @@ from ..models.dynamics import on_device
 from ..models.elastic import ElasticDrives, drives_of, with_springs
 from ..models.model import Model
 from ..solvers.plan import head
-from .contenders import Chain
 from .friction_search import START
 from .model_fit import TrainingStart
-from .study import Budget, CrossFit, Study
+from .study import Budget, Contender, CrossFit, Study
 
 # The share of the mean squared torque that the side of the motors leaves unexplained on motion left
 # out, above which the deflection says nothing of the torque: the joints are rigid.
@@ -76,7 +76,11 @@ class Job(Protocol):
     def run(self) -> Any: ...
 
 
-def fit_both_sides(job: Job) -> Any:
+# The contender of a chain that starts from a model.
+ChainFrom = Callable[[Model], Contender]
+
+
+def fit_both_sides(job: Job, chain_from: ChainFrom) -> Any:
     """Return the fit of a log of links and motors: elastic, or rigid if that explains it better."""
     _require_possible(job)
     data = job.data
@@ -99,7 +103,7 @@ def fit_both_sides(job: Job) -> Any:
         outcome = ElasticOutcome("elastic", found, inertia, elastic)
         return replace(result, elastic=outcome, seconds=job.budget.elapsed)
     job.listen("rigid joints")
-    rigid = _rigid_error(links.chosen.deployed, drives, result.study)
+    rigid = _rigid_error(links.chosen.deployed, drives, result.study, chain_from)
     if rigid <= elastic:
         return _rigid(job, ElasticOutcome("rigid", drives, inertia, elastic, rigid))
     outcome = ElasticOutcome("elastic", found, inertia, elastic, rigid)
@@ -245,7 +249,7 @@ def _rigid(job: Job, outcome: ElasticOutcome) -> Any:
     return replace(result, elastic=outcome, seconds=job.budget.elapsed)
 
 
-def _rigid_error(links: Model, drives: ElasticDrives, study: Study) -> float:
+def _rigid_error(links: Model, drives: ElasticDrives, study: Study, chain_from: ChainFrom) -> float:
     """Return the error of a rigid chain on the same folds, from the links that were found."""
     chain = links.chain
     assert chain is not None
@@ -257,8 +261,7 @@ def _rigid_error(links: Model, drives: ElasticDrives, study: Study) -> float:
 
     study = study.on(rigid(study.dataset), rigid(study.scored))
     study = replace(study, friction=START)
-    start = TrainingStart(model=Model(chain, head(START, study.dataset)))
-    return Chain(start=start, model=chain.settings).fit(study).error
+    return chain_from(Model(chain, head(START, study.dataset))).fit(study).error
 
 
 def _motor_error(cross: CrossFit | None) -> float:
