@@ -119,7 +119,7 @@ def test_a_script_gets_all_of_it(folder, tmp_path):
     )
     assert found.keys() == {
         *("file", "kind", "scores", "seed", "log", "versions", "fit", "joints", "weights"),
-        *("geometry", "links", "friction", "free", "notes"),
+        *("geometry", "links", "springs", "friction", "free", "notes"),
     }
     assert found["kind"] == "lagrangian_chain"
     assert found["joints"][0] == {"name": "base_yaw", "kind": "revolute"}

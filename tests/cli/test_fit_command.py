@@ -478,7 +478,7 @@ def test_files_with_contradicting_signs_are_refused_also_with_fix(folder, contes
     for more in ([], ["--fix"]):
         shown = delan_("fit", first, second, "-o", folder / "x.delan", *more)
         assert shown.exit_code == 1
-        assert "in trajectory 2 the torque has the opposite sign" in shown.stderr
+        assert "in trajectory 2 (second.npz) the torque has the opposite sign" in shown.stderr
         assert "or give --fix" not in shown.stderr
     assert "options" not in contest
 

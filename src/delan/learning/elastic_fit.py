@@ -142,7 +142,7 @@ def identified_drives(dataset: Dataset) -> tuple[ElasticDrives, float]:
             error = columns[parts == part] @ known - torque[parts == part, joint]
             left[part] = np.mean(error**2)
         weights[joint] = _non_negative(columns, torque[:, joint])
-        unexplained[joint] = left.mean() / nonzero_scale(torque[:, joint].var())
+        unexplained[joint] = left.mean() / nonzero_scale(np.asarray(torque[:, joint].var()))
     named = ("stiffness", "damping", "rotor", "viscous", "coulomb", "offset")
     return ElasticDrives(**dict(zip(named, weights.T, strict=True))), float(unexplained.mean())
 
