@@ -170,7 +170,7 @@ def require_no_straying_passes(seed: int) -> bool:
 
 def test_no_straying_simulation_passes():
     assert strayed(known()) < 0.5 * FEW.drift
-    assert sum(require_no_straying_passes(seed) for seed in (5, 8)) >= 1
+    assert any(require_no_straying_passes(seed) for seed in (5, 8))
 
 
 @pytest.mark.slow

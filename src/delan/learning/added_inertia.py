@@ -18,6 +18,7 @@ which on the folds of the UR3 made positions after half a second a third worse.
 """
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -43,6 +44,8 @@ EXPONENT = 0.125
 # A log tells the inertia of a joint if the nMSE of its acceleration is at most this: that of a
 # robot that keeps its speed.
 UNTOLD = 1.0
+# Shares that are simulated at the same time; XLA releases the interpreter while it computes.
+TOGETHER = 2
 # A joint that strays less than this from constant speed has no motion to simulate [rad or m].
 STILL = 0.01
 # An error below which a joint is exact.
@@ -124,13 +127,15 @@ def choose_added_inertia(
     most = np.where(told.nmse(np.zeros(dataset.dof)) > UNTOLD, told.best(), 0.0)
     if not most.any():
         return AddedInertia(None, plain)
-    shares = [np.zeros(dataset.dof)]
-    errors = [_errors(told, shares[0], plain)]
-    for share in SHARES:
-        replayed = replay_parts(_heavier(parts, share * most), scored, settings)
+
+    def tried(added: PerJoint) -> PerJoint:
+        replayed = replay_parts(_heavier(parts, added), scored, settings)
         assert replayed is not None
-        shares.append(share * most)
-        errors.append(_errors(told, share * most, replayed))
+        return _errors(told, added, replayed)
+
+    shares = [share * most for share in (0.0, *SHARES)]
+    with ThreadPoolExecutor(TOGETHER) as pool:
+        errors = [_errors(told, shares[0], plain), *pool.map(tried, shares[1:])]
     best = np.argmin(errors, axis=0)
     added = np.array(shares)[best, np.arange(dataset.dof)]
     chosen = replay_parts(_heavier(parts, added), scored, settings)

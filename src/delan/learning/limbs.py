@@ -134,7 +134,9 @@ class _Moments:
             alike = alike * self.alike[other][np.ix_(late, late)]
 
         def together(values: np.ndarray) -> np.ndarray:
-            both = np.hstack([values[:, list(joints)], values[np.ix_(late, np.array(others, dtype=int))]])
+            both = np.hstack(
+                [values[:, list(joints)], values[np.ix_(late, np.array(others, dtype=int))]]
+            )
             return both @ both.T / both.shape[1]
 
         speed = together(self.speed)
