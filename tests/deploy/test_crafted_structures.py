@@ -168,6 +168,7 @@ def require_no_straying_passes(seed: int) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_no_straying_simulation_passes():
     assert strayed(known()) < 0.5 * FEW.drift
     assert any(require_no_straying_passes(seed) for seed in (5, 8))

@@ -29,8 +29,8 @@ from delan.errors import LONGEST_LINES, DelanError
 LONGEST = 20.0
 MOST_MEMORY = 1000.0
 # Cases and memory [MB] after which compiled programs are forgotten.
-FORGET = 100
-FULL = 700.0
+FORGET = 2
+FULL = 500.0
 # A log of this size is longer than any message; more on stderr is a flood.
 MOST_OUTPUT = 100_000
 

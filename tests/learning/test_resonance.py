@@ -61,6 +61,7 @@ def test_the_resonance_of_one_elastic_joint_is_seen_from_either_side(side):
     assert found.frequency == pytest.approx(modes(arm)[0], rel=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", ["q", "theta"])
 def test_resonances_of_two_elastic_joints_lie_near_the_modes(side):
     motion = SOFT.motion(1, seconds=60.0)

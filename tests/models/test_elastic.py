@@ -69,6 +69,7 @@ def test_a_stretched_spring_stores_energy(known):
     assert stored == pytest.approx(ARM.stiffness[0] * 0.01**2 / 2)
 
 
+@pytest.mark.slow
 def test_motion_of_the_links_alone_determines_that_of_the_motors():
     arm = ElasticArm(damping=(0.0, 0.0))
     known = with_springs(model_of(arm.links()), drives(arm))

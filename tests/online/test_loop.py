@@ -693,12 +693,15 @@ def stopping_at(t: float, act: Any) -> Any:
 @pytest.mark.parametrize("how", [None, signal.SIGINT, signal.SIGTERM])
 def test_a_stop_brakes_the_robot_first_and_the_result_is_whole(how):
     stop = threading.Event()
+    # A shell starts what runs in the background with SIGINT ignored, and then the loop ignores it.
+    ignored = signal.signal(signal.SIGINT, signal.default_int_handler)
     # Raised in this thread: a signal to the process may wait for a thread that gets no processor,
     # while a stepped clock goes on.
     act = stop.set if how is None else (lambda: signal.raise_signal(how))
     before = [signal.getsignal(item) for item in (signal.SIGINT, signal.SIGTERM)]
     result = run(progress=stopping_at(0.8, act), stop=stop)
     assert [signal.getsignal(item) for item in (signal.SIGINT, signal.SIGTERM)] == before
+    signal.signal(signal.SIGINT, ignored)
     assert (result.ended, result.interrupted) == ("interrupted", True)
     assert 0.8 < result.t[-1] < 0.8 + 2 * LoopSettings().stop + 0.01
     assert np.abs(result.qd[result.piece == 0][-1]).max() > 0.5

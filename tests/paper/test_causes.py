@@ -169,6 +169,7 @@ def test_a_variant_of_the_arm_differs_in_one_fault(arm):
     assert names == expected[arm]
 
 
+@pytest.mark.slow
 def test_an_arm_without_tolerances_moves_otherwise():
     as_drawn = cable_log(WAM4, WAM4_ANALYTIC, range(1), tolerances=False)
     produced = cable_log(WAM4, WAM4_ANALYTIC, range(1))
