@@ -134,9 +134,8 @@ class _Moments:
             alike = alike * self.alike[other][np.ix_(late, late)]
 
         def together(values: np.ndarray) -> np.ndarray:
-            both = np.hstack(
-                [values[:, list(joints)], values[np.ix_(late, np.array(others, dtype=int))]]
-            )
+            own = values[:, list(joints)]
+            both = np.hstack([own, values[late][:, list(others)]])
             return both @ both.T / both.shape[1]
 
         speed = together(self.speed)
